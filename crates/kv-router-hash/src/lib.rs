@@ -1,0 +1,2 @@
+//! Tokens to local block hashes to sequence hashes.
+#![forbid(unsafe_code)]

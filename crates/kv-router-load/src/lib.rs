@@ -1,0 +1,2 @@
+//! What every worker is working on.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Which worker gets the request: filters, cost, sampling, explanation.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Route LLM requests to the worker that already holds their KV cache.
+#![forbid(unsafe_code)]
