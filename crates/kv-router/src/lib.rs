@@ -1,2 +1,74 @@
 //! Route LLM requests to the worker that already holds their KV cache.
+//!
+//! A [`Router`] is told which workers there are, hears what their engines cache, and places each request: hash the
+//! prompt, find who holds its prefix, weigh that against what everybody is working on, pick, book.
+//!
+//! ```
+#![doc = include_str!("../examples/gateway.rs")]
+//! ```
+//!
+//! # Which type do I want?
+//!
+//! | I want to | type |
+//! |---|---|
+//! | set up | [`RouterConfig`], [`Router::builder`] |
+//! | say who serves | [`Router::join`] with a [`WorkerSpec`], [`Router::leave`] |
+//! | pass on what an engine cached | [`Router::apply`] with an [`EventBatch`] |
+//! | place a request | [`Router::route`] with a [`RouteRequest`], a [`Decision`] |
+//! | report progress, end a request | the [`Booking`] of the decision, or drop it |
+//! | know why | [`RouteRequest::explained`], [`Router::explain`], an [`Explanation`] |
+//! | watch | [`Router::stats`], [`Router::streams`], [`Router::load`] |
+//!
+//! # Guarantees
+//!
+//! * The overlap of a rank is exactly what its events say, under any history of them ([`kv_router_index`]).
+//! * A request counts as load from the decision until its booking is dropped, whatever happens in between.
+//! * Events of a worker that left change nothing any more.
+//! * Equal seeds and equal calls on one thread give equal decisions.
+//! * No async runtime, no thread of its own, no I/O.
+//!
+//! # Cost
+//!
+//! A decision costs the hash of the prompt, one lookup, and a few nanoseconds a rank; buffers are reused, so it
+//! allocates only for the booking.
 #![forbid(unsafe_code)]
+
+mod clock;
+mod config;
+mod decision;
+mod error;
+mod fleet;
+mod index;
+mod ingest;
+mod pool;
+mod request;
+mod room;
+mod router;
+mod seed;
+
+pub use clock::{Clock, SystemClock};
+pub use config::{BuildError, RouterConfig};
+pub use decision::Decision;
+pub use error::{JoinError, LeaveError, RouteError};
+pub use fleet::WorkerSpec;
+pub use ingest::{ApplyBatchError, BatchReport, EventCounters, RankStatus};
+pub use request::RouteRequest;
+pub use router::{Router, RouterBuilder, RouterStats};
+
+pub use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window};
+pub use kv_router_index::{Certainty, Occupancy, Overlap, Overlaps, RadixConfig};
+pub use kv_router_load::{Booking, BookingState, LoadConfig, WorkerLoad};
+pub use kv_router_schedule::{
+    Adapters, Capacity, Constraints, CostConfig, CostTerms, Explanation, FilterConfig, Pin, StaleRule,
+    StreamFreshness, Taint, WorkerSet, WorkerTraits,
+};
+pub use kv_router_transport::{EventBatch, Incarnation};
+pub use kv_router_types::{
+    BlockSize, DpRank, ExternalSequenceHash, KvEvent, LocalBlockHash, RequestId, StoredBlock, Tier, WorkerId,
+    WorkerRank,
+};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,91 @@
+//! The router's settings: those of its parts, nested, and a few bounds of its own.
+
+use std::error::Error;
+use std::fmt;
+
+use kv_router_hash::{HashScheme, Window};
+use kv_router_index::RadixConfig;
+use kv_router_load::{LoadConfig, LoadConfigError};
+use kv_router_schedule::{ConfigError, CostConfig, FilterConfig};
+use kv_router_types::BlockSize;
+
+/// Everything that a router is built from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RouterConfig {
+    /// How the engines cut and hash prompts. One router serves engines of one scheme.
+    pub scheme: HashScheme,
+    /// How load and overlap become a cost.
+    pub cost: CostConfig,
+    /// Who is not considered at all.
+    pub filters: FilterConfig,
+    /// Bounds of the load tracker; its `max_ranks` bounds the fleet.
+    pub load: LoadConfig,
+    /// Bounds of the index.
+    pub index: RadixConfig,
+    /// The longest prompt accepted, in tokens. Default 4,194,304. It bounds the memory and the time of a decision.
+    pub max_prompt_tokens: usize,
+}
+
+impl RouterConfig {
+    /// The defaults, for engines with this block size.
+    pub fn new(block_size: BlockSize) -> Self {
+        Self {
+            scheme: HashScheme::new(block_size, Window::Plain),
+            cost: CostConfig::default(),
+            filters: FilterConfig::default(),
+            load: LoadConfig::default(),
+            index: RadixConfig::default(),
+            max_prompt_tokens: 1 << 22,
+        }
+    }
+}
+
+/// A setting that no router can be built with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A weight, factor or threshold is out of range.
+    Selection(ConfigError),
+    /// A bound of the load tracker is out of range.
+    Load(LoadConfigError),
+    /// `max_prompt_tokens` is below one block, or above what a booking can count.
+    MaxPromptTokens {
+        /// The refused value.
+        given: usize,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Selection(error) => error.fmt(f),
+            Self::Load(error) => error.fmt(f),
+            Self::MaxPromptTokens { given } => {
+                write!(f, "max_prompt_tokens is {given}: choose at least one block and at most {}", u32::MAX)
+            }
+        }
+    }
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Selection(error) => Some(error),
+            Self::Load(error) => Some(error),
+            Self::MaxPromptTokens { .. } => None,
+        }
+    }
+}
+
+impl From<ConfigError> for BuildError {
+    fn from(error: ConfigError) -> Self {
+        Self::Selection(error)
+    }
+}
+
+impl From<LoadConfigError> for BuildError {
+    fn from(error: LoadConfigError) -> Self {
+        Self::Load(error)
+    }
+}

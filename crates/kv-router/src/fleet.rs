@@ -1,0 +1,148 @@
+//! The workers that the router knows, as immutable snapshots.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use kv_router_schedule::{Capacity, StreamFreshness, WorkerTraits};
+use kv_router_types::{BlockSize, DpRank, WorkerId, WorkerRank};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::ingest::Stream;
+
+/// What a worker says of itself when it joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerSpec {
+    /// Tokens per KV block of its engine. Must be the router's: under another size nothing ever matches.
+    pub block_size: BlockSize,
+    /// Data-parallel ranks, numbered from 0. Default 1, at most [`WorkerSpec::MAX_RANKS`].
+    pub ranks: u32,
+    /// Labels and adapters. Its rank bounds are set from [`ranks`](Self::ranks) on joining.
+    pub traits: WorkerTraits,
+    /// What each rank can bear, for the busy thresholds. Default: unknown, never busy.
+    pub capacity: Capacity,
+}
+
+impl WorkerSpec {
+    /// The most ranks that one worker may have.
+    pub const MAX_RANKS: u32 = 4_096;
+
+    /// One rank, no labels, every adapter, unknown capacity.
+    pub fn new(block_size: BlockSize) -> Self {
+        Self { block_size, ranks: 1, traits: WorkerTraits::default(), capacity: Capacity::default() }
+    }
+
+    /// With this many data-parallel ranks.
+    #[must_use]
+    pub fn with_ranks(mut self, ranks: u32) -> Self {
+        self.ranks = ranks;
+        self
+    }
+
+    /// With these labels and adapters.
+    #[must_use]
+    pub fn with_traits(mut self, traits: WorkerTraits) -> Self {
+        self.traits = traits;
+        self
+    }
+
+    /// With this capacity in each rank.
+    #[must_use]
+    pub fn with_capacity(mut self, capacity: Capacity) -> Self {
+        self.capacity = capacity;
+        self
+    }
+}
+
+/// One rank of a worker that has joined.
+pub(crate) struct Rank {
+    pub(crate) id: WorkerRank,
+    pub(crate) traits: Arc<WorkerTraits>,
+    pub(crate) capacity: Capacity,
+    /// Serialises the events of the rank. Taken before the index lock, never after.
+    pub(crate) stream: Mutex<Stream>,
+    /// What `stream` last said of itself, for decisions, which do not wait for events.
+    freshness: AtomicU8,
+}
+
+impl Rank {
+    pub(crate) fn new(id: WorkerRank, traits: Arc<WorkerTraits>, capacity: Capacity, stream: Stream) -> Self {
+        let rank = Self { id, traits, capacity, stream: Mutex::new(stream), freshness: AtomicU8::new(0) };
+        rank.set_freshness(StreamFreshness::Cold);
+        rank
+    }
+
+    pub(crate) fn freshness(&self) -> StreamFreshness {
+        // Relaxed: a decision a moment before or after a change is right either way.
+        match self.freshness.load(Ordering::Relaxed) {
+            0 => StreamFreshness::Fresh,
+            1 => StreamFreshness::Recovering,
+            _ => StreamFreshness::Cold,
+        }
+    }
+
+    pub(crate) fn set_freshness(&self, freshness: StreamFreshness) {
+        let code = match freshness {
+            StreamFreshness::Fresh => 0,
+            StreamFreshness::Recovering => 1,
+            StreamFreshness::Cold => 2,
+        };
+        self.freshness.store(code, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rank")
+            .field("id", &self.id)
+            .field("freshness", &self.freshness())
+            .finish_non_exhaustive()
+    }
+}
+
+/// All ranks at one moment. Joining and leaving make a new one; whoever reads keeps the old one alive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fleet {
+    ranks: FxHashMap<WorkerRank, Arc<Rank>>,
+    /// How many ranks each worker has.
+    workers: FxHashMap<WorkerId, u32>,
+}
+
+impl Fleet {
+    pub(crate) fn get(&self, rank: WorkerRank) -> Option<&Arc<Rank>> {
+        self.ranks.get(&rank)
+    }
+
+    pub(crate) fn contains(&self, worker: WorkerId) -> bool {
+        self.workers.contains_key(&worker)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ranks.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Rank>> {
+        self.ranks.values()
+    }
+
+    pub(crate) fn ranks_of(&self, worker: WorkerId) -> impl Iterator<Item = &Arc<Rank>> {
+        let ranks = self.workers.get(&worker).copied().unwrap_or(0);
+        (0..ranks).filter_map(move |rank| self.ranks.get(&WorkerRank::new(worker, DpRank::new(rank))))
+    }
+
+    pub(crate) fn with(&self, worker: WorkerId, ranks: Vec<Rank>) -> Self {
+        let mut fleet = self.clone();
+        fleet.workers.insert(worker, ranks.len() as u32);
+        fleet.ranks.extend(ranks.into_iter().map(|rank| (rank.id, Arc::new(rank))));
+        fleet
+    }
+
+    pub(crate) fn without(&self, worker: WorkerId) -> Self {
+        let mut fleet = self.clone();
+        fleet.workers.remove(&worker);
+        fleet.ranks.retain(|rank, _| rank.worker != worker);
+        fleet
+    }
+}

@@ -1,0 +1,92 @@
+//! What a gateway asks.
+
+use kv_router_hash::Prompt;
+use kv_router_schedule::Constraints;
+use kv_router_types::{LocalBlockHash, RequestId};
+
+/// One request to be routed. Borrows its prompt; nothing is copied.
+///
+/// ```
+/// use kv_router::{RequestId, RouteRequest};
+///
+/// let tokens: Vec<u32> = (0..64).collect();
+/// let request = RouteRequest::from_tokens(&tokens).id(RequestId::new(42)).explained();
+/// assert_eq!(request.prompt_tokens(), 64);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RouteRequest<'a> {
+    pub(crate) content: Content<'a>,
+    pub(crate) id: Option<RequestId>,
+    pub(crate) constraints: Constraints<'a>,
+    pub(crate) explain: bool,
+}
+
+/// What is known of the prompt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content<'a> {
+    /// Tokens, to be hashed.
+    Prompt(Prompt<'a>),
+    /// Hashed already, by the router's own scheme.
+    Hashed { locals: &'a [LocalBlockHash], tokens: usize },
+}
+
+impl<'a> RouteRequest<'a> {
+    /// A text prompt for the base model.
+    pub fn from_tokens(tokens: &'a [u32]) -> Self {
+        Self::from_prompt(Prompt::new(tokens))
+    }
+
+    /// A prompt with everything that its hash depends on: adapter, salt, images.
+    ///
+    /// The prompt's adapter also restricts the request to workers that serve it.
+    pub fn from_prompt(prompt: Prompt<'a>) -> Self {
+        let constraints = Constraints { adapter: prompt.context().adapter(), ..Constraints::default() };
+        Self { content: Content::Prompt(prompt), id: None, constraints, explain: false }
+    }
+
+    /// A prompt of `tokens` tokens whose local hashes are known, computed by the router's
+    /// [`scheme`](crate::Router::scheme).
+    pub fn from_hashes(locals: &'a [LocalBlockHash], tokens: usize) -> Self {
+        Self {
+            content: Content::Hashed { locals, tokens },
+            id: None,
+            constraints: Constraints::default(),
+            explain: false,
+        }
+    }
+
+    /// Names the request: a second one of the same name is refused while the first is in flight.
+    #[must_use]
+    pub fn id(mut self, id: RequestId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// Restricts the workers that may serve the request. Replaces earlier constraints, the adapter's too.
+    #[must_use]
+    pub fn constraints(mut self, constraints: Constraints<'a>) -> Self {
+        self.constraints = constraints;
+        self
+    }
+
+    /// Keeps every candidate, filter and cost term for [`Decision::explain`](crate::Decision::explain). Costs an
+    /// allocation of the size of the fleet.
+    #[must_use]
+    pub fn explained(mut self) -> Self {
+        self.explain = true;
+        self
+    }
+
+    /// The constraints that are in force.
+    pub fn current_constraints(&self) -> Constraints<'a> {
+        self.constraints
+    }
+
+    /// Tokens in the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        match self.content {
+            Content::Prompt(prompt) => prompt.tokens().len(),
+            Content::Hashed { tokens, .. } => tokens,
+        }
+    }
+}

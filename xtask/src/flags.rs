@@ -1,0 +1,235 @@
+//! The command line: every command, its flags, and the help that lists them.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use lexopt::{Arg, Parser};
+
+/// What `cargo xtask help` prints.
+pub(crate) const HELP: &str = "\
+The project's own commands: cargo xtask <command>
+
+  help               this list
+  test [-- ARGS...]  all tests and doctests of the workspace; ARGS go to the test programs
+                     (PROPTEST_CASES=N in the environment sets the cases per property)
+  demo [ARGS...]     the demonstration fleet; ARGS go to it, `demo --help` lists them
+  bench [ARGS...]    the benchmarks; ARGS go to them, `bench --help` lists them
+  layers             dependency edges and licences against the table in xtask/src/layers.rs
+  tidy [--verbose]   house rules that the compiler does not check; --verbose lists large files
+  ci                 fmt, tidy, layers, clippy, doc, test: stops at the first failure
+";
+
+/// One command with its flags.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Help,
+    Test(Test),
+    Demo(Demo),
+    Bench(Bench),
+    Layers(Layers),
+    Tidy(Tidy),
+    Ci(Ci),
+}
+
+/// `test [-- ARGS...]`
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Test {
+    /// Passed to every test program, for example a filter.
+    pub(crate) args: Vec<OsString>,
+}
+
+/// `demo [ARGS...]`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Demo {
+    /// Passed to the demonstration.
+    pub(crate) args: Vec<OsString>,
+}
+
+/// `bench [ARGS...]`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Bench {
+    /// Passed to the benchmark program.
+    pub(crate) args: Vec<OsString>,
+}
+
+/// `layers`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Layers;
+
+/// `tidy [--verbose]`
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tidy {
+    /// Whether files above the soft size limit are listed.
+    pub(crate) verbose: bool,
+}
+
+/// `ci`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ci;
+
+/// Why a command line was refused.
+#[derive(Debug)]
+pub(crate) enum UsageError {
+    /// No command has this name.
+    UnknownCommand(OsString),
+    /// `test` got this argument in front of `--`.
+    BeforeDashes(OsString),
+    /// A flag or an argument that the command does not take.
+    Argument(lexopt::Error),
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownCommand(name) => {
+                write!(f, "unknown command `{}`: `cargo xtask help` lists the commands", name.display())
+            }
+            Self::BeforeDashes(argument) => {
+                let argument = argument.display();
+                write!(f, "write `cargo xtask test -- {argument}` to pass `{argument}` to the test programs")
+            }
+            Self::Argument(error) => {
+                write!(f, "{error}: `cargo xtask help` lists the commands and their flags")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UsageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Argument(error) => Some(error),
+            Self::UnknownCommand(_) | Self::BeforeDashes(_) => None,
+        }
+    }
+}
+
+impl From<lexopt::Error> for UsageError {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Argument(error)
+    }
+}
+
+/// Reads a command line without the program's own name. An empty one asks for help.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    let mut parser = Parser::from_args(args);
+    let name = match parser.next()? {
+        None | Some(Arg::Long("help") | Arg::Short('h')) => return Ok(Command::Help),
+        Some(Arg::Value(name)) => name,
+        Some(other) => return Err(other.unexpected().into()),
+    };
+    match name.to_str() {
+        Some("help") => without_flags(parser, Command::Help),
+        Some("test") => test(parser),
+        Some("demo") => Ok(Command::Demo(Demo { args: rest(parser)? })),
+        Some("bench") => Ok(Command::Bench(Bench { args: rest(parser)? })),
+        Some("layers") => without_flags(parser, Command::Layers(Layers)),
+        Some("tidy") => tidy(parser),
+        Some("ci") => without_flags(parser, Command::Ci(Ci)),
+        _ => Err(UsageError::UnknownCommand(name)),
+    }
+}
+
+fn without_flags(mut parser: Parser, command: Command) -> Result<Command, UsageError> {
+    match parser.next()? {
+        None => Ok(command),
+        Some(Arg::Long("help") | Arg::Short('h')) => Ok(Command::Help),
+        Some(other) => Err(other.unexpected().into()),
+    }
+}
+
+fn tidy(mut parser: Parser) -> Result<Command, UsageError> {
+    let mut flags = Tidy::default();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("verbose") => flags.verbose = true,
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(Command::Tidy(flags))
+}
+
+fn test(mut parser: Parser) -> Result<Command, UsageError> {
+    let mut raw = parser.raw_args()?;
+    match raw.next() {
+        None => Ok(Command::Test(Test::default())),
+        Some(dashes) if dashes == "--" => Ok(Command::Test(Test { args: raw.collect() })),
+        Some(help) if help == "--help" || help == "-h" => Ok(Command::Help),
+        Some(other) => Err(UsageError::BeforeDashes(other)),
+    }
+}
+
+/// Everything that is left, uninterpreted; a leading `--` is dropped, because cargo users type it by habit.
+fn rest(mut parser: Parser) -> Result<Vec<OsString>, UsageError> {
+    let mut args: Vec<OsString> = parser.raw_args()?.collect();
+    if args.first().is_some_and(|first| first == "--") {
+        args.remove(0);
+    }
+    Ok(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Command, UsageError> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[track_caller]
+    fn check(line: &str, expected: &Command) {
+        assert_eq!(&parse_line(line).unwrap(), expected);
+    }
+
+    #[track_caller]
+    fn refused(line: &str, advice: &str) {
+        let message = parse_line(line).unwrap_err().to_string();
+        assert!(message.contains(advice), "{message}");
+    }
+
+    fn args(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn no_command_and_every_spelling_of_help_ask_for_help() {
+        for line in ["", "help", "--help", "-h", "ci --help", "tidy -h", "layers --help", "test --help"] {
+            check(line, &Command::Help);
+        }
+    }
+
+    #[test]
+    fn commands_with_their_flags() {
+        check("ci", &Command::Ci(Ci));
+        check("layers", &Command::Layers(Layers));
+        check("tidy", &Command::Tidy(Tidy { verbose: false }));
+        check("tidy --verbose", &Command::Tidy(Tidy { verbose: true }));
+        check("test", &Command::Test(Test { args: args(&[]) }));
+        check("test -- radix --nocapture", &Command::Test(Test { args: args(&["radix", "--nocapture"]) }));
+    }
+
+    #[test]
+    fn demo_and_bench_pass_everything_on() {
+        check("demo --json --help", &Command::Demo(Demo { args: args(&["--json", "--help"]) }));
+        check("demo -- --json", &Command::Demo(Demo { args: args(&["--json"]) }));
+        check("bench --quick -- x", &Command::Bench(Bench { args: args(&["--quick", "--", "x"]) }));
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        refused("tset", "unknown command `tset`: `cargo xtask help`");
+        refused("--frobnicate", "`cargo xtask help` lists");
+        refused("tidy --verbos", "`cargo xtask help` lists");
+        refused("tidy --verbose=yes", "`cargo xtask help` lists");
+        refused("ci now", "`cargo xtask help` lists");
+        refused("test radix", "write `cargo xtask test -- radix`");
+    }
+
+    #[test]
+    fn help_lists_every_command() {
+        for command in ["help", "test", "demo", "bench", "layers", "tidy", "ci"] {
+            assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
+        }
+    }
+}
