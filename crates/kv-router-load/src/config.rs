@@ -1,0 +1,99 @@
+//! The bounds of a tracker.
+
+use std::error::Error;
+use std::fmt;
+
+/// The bounds of a [`LoadTracker`](crate::LoadTracker).
+///
+/// They are there against leaks and floods, not to shape traffic: set them well above what the fleet can serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadConfig {
+    /// Requests in flight over all ranks, 1 to 16,777,216. Default 262,144. Above it, booking is refused.
+    pub max_requests: u32,
+    /// Prompt blocks stored over all ranks, at least 1. Default 33,554,432. A prefix shared by requests of
+    /// neighbouring ranks is stored once; a block takes 8 bytes. Above it, booking is refused.
+    pub max_prompt_blocks: u64,
+    /// Ranks known at one time, at least 1. Default 65,536. Above it, adding a rank is refused.
+    pub max_ranks: u32,
+}
+
+impl LoadConfig {
+    /// The largest accepted [`max_requests`](Self::max_requests): sums over that many requests cannot overflow.
+    pub const MAX_REQUESTS: u32 = 1 << 24;
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// The first field outside its range.
+    pub const fn validate(&self) -> Result<(), LoadConfigError> {
+        if self.max_requests == 0 || self.max_requests > Self::MAX_REQUESTS {
+            return Err(LoadConfigError::MaxRequests { given: self.max_requests });
+        }
+        if self.max_prompt_blocks == 0 {
+            return Err(LoadConfigError::MaxPromptBlocks);
+        }
+        if self.max_ranks == 0 {
+            return Err(LoadConfigError::MaxRanks);
+        }
+        Ok(())
+    }
+}
+
+impl Default for LoadConfig {
+    fn default() -> Self {
+        Self { max_requests: 1 << 18, max_prompt_blocks: 1 << 25, max_ranks: 1 << 16 }
+    }
+}
+
+/// A field of [`LoadConfig`] outside its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadConfigError {
+    /// `max_requests` is 0 or above [`LoadConfig::MAX_REQUESTS`].
+    MaxRequests {
+        /// The refused value.
+        given: u32,
+    },
+    /// `max_prompt_blocks` is 0.
+    MaxPromptBlocks,
+    /// `max_ranks` is 0.
+    MaxRanks,
+}
+
+impl fmt::Display for LoadConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MaxRequests { given } => {
+                write!(f, "max_requests is {given}: choose 1..={}", LoadConfig::MAX_REQUESTS)
+            }
+            Self::MaxPromptBlocks => f.write_str("max_prompt_blocks is 0: choose at least 1"),
+            Self::MaxRanks => f.write_str("max_ranks is 0: choose at least 1"),
+        }
+    }
+}
+
+impl Error for LoadConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut LoadConfig), expected: Result<(), LoadConfigError>) {
+        let mut config = LoadConfig::default();
+        change(&mut config);
+        assert_eq!(config.validate(), expected);
+    }
+
+    #[test]
+    fn each_field_is_checked_and_named() {
+        check(|_| (), Ok(()));
+        check(|c| c.max_requests = 1 << 24, Ok(()));
+        check(|c| c.max_requests = 0, Err(LoadConfigError::MaxRequests { given: 0 }));
+        check(|c| c.max_requests = (1 << 24) + 1, Err(LoadConfigError::MaxRequests { given: (1 << 24) + 1 }));
+        check(|c| c.max_prompt_blocks = 0, Err(LoadConfigError::MaxPromptBlocks));
+        check(|c| c.max_ranks = 0, Err(LoadConfigError::MaxRanks));
+        assert!(LoadConfigError::MaxRequests { given: 0 }.to_string().contains("max_requests is 0"));
+    }
+}

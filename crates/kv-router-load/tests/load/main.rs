@@ -1,0 +1,7 @@
+//! The tracker from outside: reported faults, random lifecycles against a model, threads.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+mod lifecycles;
+mod reports;
+mod threads;

@@ -1,0 +1,180 @@
+//! The candidates that are left, and the draw among them.
+
+use std::fmt;
+
+use kv_router_types::WorkerRank;
+
+use crate::Entropy;
+use crate::entropy::{below, unit};
+
+/// A candidate that can still win.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contender {
+    pub(crate) position: usize,
+    pub(crate) worker: WorkerRank,
+    pub(crate) cost: f64,
+}
+
+/// The candidates of one decision that can still win: all with a temperature, those of the lowest cost without.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    contenders: Vec<Contender>,
+    /// One for each contender, once a draw with a temperature has been made.
+    weights: Vec<f64>,
+    /// How many were offered.
+    offered: u32,
+}
+
+/// How the winner was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Draw {
+    /// One candidate was left. No entropy was used.
+    Single,
+    /// Several were left with the same cost, or with no way to tell them apart, and one was drawn uniformly.
+    Tie {
+        /// How many.
+        contenders: u32,
+        /// Which of them, in the order of the candidates, from 0.
+        drawn: u32,
+    },
+    /// One was drawn with a temperature.
+    Sampled {
+        /// Among how many.
+        contenders: u32,
+        /// The number drawn, from 0 to 1: the winner is where it falls when the probabilities are laid end to end
+        /// in the order of the candidates.
+        point: f64,
+    },
+}
+
+impl fmt::Display for Draw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single => f.write_str("no draw needed"),
+            Self::Tie { contenders, drawn } => {
+                write!(f, "drew {drawn} among {contenders} equals, counted from 0")
+            }
+            Self::Sampled { contenders, point } => {
+                write!(f, "drew {point:.4} over the probabilities of {contenders}")
+            }
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn clear(&mut self) {
+        self.contenders.clear();
+        self.weights.clear();
+        self.offered = 0;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.contenders.is_empty()
+    }
+
+    pub(crate) fn offered(&self) -> u32 {
+        self.offered
+    }
+
+    /// Takes a candidate if it can win. Without a temperature, a lower cost sends the others home.
+    #[inline]
+    pub(crate) fn offer(&mut self, contender: Contender, temperature: f64) {
+        self.offered += 1;
+        if temperature <= 0.0
+            && let Some(best) = self.contenders.first()
+            && contender.cost != best.cost
+        {
+            if contender.cost > best.cost {
+                return;
+            }
+            self.contenders.clear();
+        }
+        self.contenders.push(contender);
+    }
+
+    /// Picks the winner. `None` when nobody was offered.
+    pub(crate) fn draw(&mut self, temperature: f64, entropy: &mut impl Entropy) -> Option<(Contender, Draw)> {
+        match self.contenders[..] {
+            [] => return None,
+            [only] => return Some((only, Draw::Single)),
+            _ => {}
+        }
+        let contenders = self.contenders.len() as u32;
+        let total = if temperature > 0.0 { self.weigh(temperature) } else { None };
+        let Some(total) = total else {
+            let drawn = below(u64::from(contenders), entropy) as u32;
+            return Some((*self.contenders.get(drawn as usize)?, Draw::Tie { contenders, drawn }));
+        };
+        let point = unit(entropy);
+        let mut left = point * total;
+        let mut winner = None;
+        for (contender, &weight) in self.contenders.iter().zip(&self.weights) {
+            // Rounding may leave a crumb at the end: it goes to the last one who could win at all.
+            if weight > 0.0 {
+                winner = Some(contender);
+                if left < weight {
+                    break;
+                }
+                left -= weight;
+            }
+        }
+        Some((*winner?, Draw::Sampled { contenders, point }))
+    }
+
+    /// The chance of each contender, in order of position, as it was in the last draw.
+    pub(crate) fn probabilities(&self) -> impl Iterator<Item = (usize, f64)> {
+        let total: f64 = self.weights.iter().sum();
+        let uniform = 1.0 / self.contenders.len() as f64;
+        self.contenders.iter().enumerate().map(move |(index, contender)| {
+            let chance = self.weights.get(index).map_or(uniform, |weight| weight / total);
+            (contender.position, chance)
+        })
+    }
+
+    /// Softmax over costs normalised by their range. Returns the sum of the weights; `None`, and no weights, when
+    /// all costs are equal: nothing to prefer. An infinite cost has no chance beside a finite one.
+    fn weigh(&mut self, temperature: f64) -> Option<f64> {
+        let finite =
+            || self.contenders.iter().map(|contender| contender.cost).filter(|cost| cost.is_finite());
+        let lowest = finite().fold(f64::INFINITY, f64::min);
+        let range = finite().fold(f64::NEG_INFINITY, f64::max) - lowest;
+        let all_equal = range <= 0.0 && finite().count() == self.contenders.len();
+        if !lowest.is_finite() || all_equal {
+            return None;
+        }
+        // One finite cost beside infinite ones has no range: any will do, it is at its own lowest.
+        let range = if range > 0.0 { range } else { 1.0 };
+        let weight = |contender: &Contender| {
+            // The lowest cost has distance 0 and weight 1, whatever the temperature: the sum is never 0.
+            let distance = (contender.cost - lowest) / range;
+            if distance > 0.0 { (-distance / temperature).exp() } else { 1.0 }
+        };
+        self.weights.extend(self.contenders.iter().map(weight));
+        Some(self.weights.iter().sum())
+    }
+}
+
+/// Room to work in, to be used again: a decision allocates nothing once it has grown to the number of candidates.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    /// Those with every preferred taint: everybody, when the request prefers none.
+    pub(crate) preferred: Pool,
+    /// The others who passed. They count only while nobody is preferred.
+    pub(crate) others: Pool,
+}
+
+impl Scratch {
+    /// Empty room.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.preferred.clear();
+        self.others.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

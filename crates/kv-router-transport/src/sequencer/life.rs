@@ -1,0 +1,90 @@
+//! Where a batch belongs: to the present life, to a newer one, or to one that is over.
+
+use super::{Action, ForgetReason, Lives, Numbered, Phase, SkipReason, Standing, StreamSequencer};
+use crate::Incarnation;
+
+pub(super) enum Place {
+    Stale,
+    Starts(ForgetReason),
+    Continues,
+}
+
+impl<P> StreamSequencer<P> {
+    pub(super) fn place(&self, batch: &Numbered<P>) -> Place {
+        match self.config.lives {
+            Lives::Explicit => self.place_replayed(batch),
+            Lives::Implicit { .. } if matches!(self.phase, Phase::Retired) => Place::Stale,
+            Lives::Implicit { .. } if !self.contact => Place::Starts(ForgetReason::FirstContact),
+            Lives::Implicit { late_window } => {
+                let newest = self.newest_live.or(self.next.checked_sub(1));
+                let back = newest.and_then(|newest| newest.checked_sub(batch.sequence));
+                if batch.sequence <= self.config.first_sequence
+                    || back.is_some_and(|back| back >= late_window)
+                {
+                    Place::Starts(ForgetReason::NewIncarnation)
+                } else {
+                    Place::Continues
+                }
+            }
+        }
+    }
+
+    /// Like [`place`](Self::place), without the step back: a replay always starts behind what came live.
+    pub(super) fn place_replayed(&self, batch: &Numbered<P>) -> Place {
+        if self.config.lives == Lives::Explicit
+            && let Some(life) = self.life
+        {
+            if batch.incarnation < life {
+                return Place::Stale;
+            }
+            if batch.incarnation > life {
+                return Place::Starts(ForgetReason::NewIncarnation);
+            }
+        }
+        match self.phase {
+            Phase::Retired => Place::Stale,
+            _ if !self.contact => Place::Starts(ForgetReason::FirstContact),
+            _ => Place::Continues,
+        }
+    }
+
+    pub(super) fn begin_life(&mut self, first: &Numbered<P>, reason: ForgetReason, out: &mut Vec<Action<P>>) {
+        self.abandon_below(u64::MAX, out);
+        self.forget(reason, out);
+        self.leave_life();
+        self.counters.new_lives += u64::from(self.life.is_some());
+        self.life = Some(match (self.config.lives, self.life) {
+            (Lives::Explicit, _) => first.incarnation,
+            (Lives::Implicit { .. }, None) => Incarnation::default(),
+            (Lives::Implicit { .. }, Some(life)) => Incarnation::new(life.get().saturating_add(1)),
+        });
+        self.contact = true;
+        self.whole = true;
+        self.next = self.config.first_sequence.min(first.sequence);
+        // A catch-up that was asked for before the first contact goes on: it asked for this life.
+        if reason != ForgetReason::FirstContact || !matches!(self.standing(), Standing::Recovering) {
+            self.phase = Phase::Live;
+        }
+    }
+
+    /// Drops what is known of the life, but not which life it is.
+    pub(super) fn leave_life(&mut self) {
+        self.contact = false;
+        self.next = self.config.first_sequence;
+        self.known = None;
+        self.newest_live = None;
+        self.snapshot_tried = false;
+    }
+
+    pub(super) fn skip(&mut self, sequence: u64, reason: SkipReason, out: &mut Vec<Action<P>>) {
+        let counter = match reason {
+            SkipReason::Duplicate => &mut self.counters.duplicates,
+            SkipReason::Stale => &mut self.counters.stale,
+            SkipReason::Abandoned => &mut self.counters.abandoned,
+            SkipReason::Unasked => &mut self.counters.unasked,
+            SkipReason::Reserved => &mut self.counters.reserved,
+        };
+        *counter += 1;
+        out.push(Action::Skip { sequence, reason });
+    }
+}
