@@ -54,7 +54,14 @@ const RULES: &[Rule] = &[
     Rule {
         name: "kv-router-index",
         layer: Layer::L2,
-        uses: &["kv-router-types", "parking_lot", "rustc-hash"],
+        uses: &[
+            "kv-router-hash",
+            "kv-router-types",
+            "crossbeam-channel",
+            "dashmap",
+            "parking_lot",
+            "rustc-hash",
+        ],
         optional: &["proptest"], // feature `conformance`: the suite for implementers of an index
     },
     Rule {

@@ -35,9 +35,13 @@ pub trait PrefixIndex {
 pub trait ApplyEvents {
     /// Applies one event of one rank; events of a rank must come in the order sent.
     ///
+    /// A store is checked in this order: [`InvalidBlockSequence`](ApplyError::InvalidBlockSequence), which
+    /// the event alone decides, then [`UnknownParent`](ApplyError::UnknownParent), then the limits of the
+    /// index. A store without blocks changes nothing, but its parent is checked.
+    ///
     /// # Errors
     ///
-    /// On an error the index is unchanged: nothing of a refused store is kept.
+    /// On an error the index is unchanged: nothing of a refused store is kept. Only a store can fail.
     fn apply(&mut self, from: WorkerRank, event: &KvEvent) -> Result<Applied, ApplyError>;
 
     /// Forgets all ranks of a worker. An unknown worker leaves no state behind.
@@ -46,9 +50,12 @@ pub trait ApplyEvents {
 
 /// Writes an index out as events.
 pub trait DumpEvents {
-    /// Emits events that, replayed in order into an empty index of any kind, give equal answers.
+    /// Emits events that, replayed in order into an empty index of any kind, give equal answers and equal
+    /// names, so that the live stream can go on from there.
     ///
-    /// A rank's hole is emitted as a store and a removal under a name that the rank does not use.
+    /// A rank's hole is emitted as a store and, at the end of the rank, a removal under a name that the rank
+    /// does not use: during the replay a rank has one name more for each hole. Use counts are not part of a
+    /// dump.
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent));
 }
 
@@ -144,12 +151,17 @@ pub enum ApplyError {
     },
     /// The store names one block twice, or names its own parent.
     InvalidBlockSequence {
-        /// The name that stands twice.
+        /// The first name, in the order of the event, that equals the parent or a block before it.
         block: ExternalSequenceHash,
     },
-    /// The store would take the rank above the index's limit.
+    /// The store would take the rank above the index's limit. Only names that are new count.
     RankFull {
         /// The limit, in names.
+        limit: usize,
+    },
+    /// The store would take the index above its limit. Only nodes that are new count.
+    IndexFull {
+        /// The limit, in nodes.
         limit: usize,
     },
 }
@@ -169,7 +181,13 @@ impl fmt::Display for ApplyError {
             Self::RankFull { limit } => {
                 write!(
                     f,
-                    "the rank already holds {limit} blocks: its removals are lost, or the limit is too low"
+                    "the rank would hold over {limit} names: its removals are lost, or the limit is too low"
+                )
+            }
+            Self::IndexFull { limit } => {
+                write!(
+                    f,
+                    "the index would hold over {limit} nodes: removals are lost, or the limit is too low"
                 )
             }
         }

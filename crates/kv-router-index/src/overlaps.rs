@@ -5,6 +5,9 @@ use std::fmt;
 use kv_router_types::{Tier, WorkerRank};
 
 use crate::Certainty;
+use crate::candidates::Scratch;
+use crate::concurrent_radix::Watch;
+use crate::positional;
 
 /// How many leading blocks of a request one worker rank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +65,11 @@ pub struct Overlaps {
     certainty: Certainty,
     lower_bound: bool,
     /// Buffers that an index of this crate needs during a lookup, kept so that it allocates nothing.
-    pub(crate) scratch: crate::radix::Scratch,
+    pub(crate) scratch: Scratch,
+    /// More of them, for an index that is written to during the lookup.
+    pub(crate) watch: Watch,
+    /// The same for lookups that jump.
+    pub(crate) jumps: positional::Buffers,
 }
 
 impl Overlaps {
@@ -74,7 +81,9 @@ impl Overlaps {
             query_blocks: 0,
             certainty: Certainty::Exact,
             lower_bound: false,
-            scratch: crate::radix::Scratch::default(),
+            scratch: Scratch::default(),
+            jumps: positional::Buffers::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -119,7 +128,8 @@ impl Overlaps {
         self.certainty
     }
 
-    /// Whether the lookup stopped early, so that the deepest score may be too low. All others are as promised.
+    /// Whether the lookup stopped early, so that the one deepest score may be too low. It is still above all
+    /// others, and those are as promised.
     pub fn is_lower_bound(&self) -> bool {
         self.lower_bound
     }
@@ -178,5 +188,35 @@ impl fmt::Debug for Overlaps {
             .field("lower_bound", &self.lower_bound)
             .field("deepest_first", &self.iter().collect::<Vec<_>>())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kv_router_types::WorkerId;
+
+    use super::*;
+
+    fn rank(worker: u64) -> WorkerRank {
+        WorkerId::new(worker).into()
+    }
+
+    #[test]
+    fn deepest_first_and_reusable() {
+        let mut out = Overlaps::new();
+        out.begin(9, Certainty::Exact);
+        out.push(Overlap::on_device(rank(1), 2));
+        out.push(Overlap::new(rank(2), [1, 3, 0, 0]));
+        out.push_use_count(5);
+        out.mark_lower_bound();
+        assert_eq!(out.iter().map(Overlap::blocks).collect::<Vec<_>>(), [4, 2]);
+        assert_eq!(out.best().map(Overlap::worker), Some(rank(2)));
+        assert_eq!(out.get(rank(2)).map(|overlap| overlap.credited_at(Tier::Host)), Some(3));
+        assert_eq!((out.blocks(rank(1)), out.blocks(rank(3))), (2, 0));
+        assert_eq!((out.len(), out.query_blocks(), out.use_counts()), (2, 9, &[5][..]));
+
+        out.begin(0, Certainty::Guess);
+        assert!(out.is_empty() && !out.is_lower_bound() && out.use_counts().is_empty());
+        assert_eq!((out.certainty(), out.best()), (Certainty::Guess, None));
     }
 }

@@ -141,6 +141,7 @@ impl Stream {
             incarnation: batch.incarnation,
             sequence: batch.sequence,
             clears: batch.events.contains(&KvEvent::Cleared),
+            lossy: false,
             payload: (),
         };
         self.actions.clear();

@@ -1,0 +1,67 @@
+//! The tree as events.
+
+use kv_router_types::{KvEvent, LocalBlockHash, WorkerRank};
+use rustc_hash::FxHashMap;
+
+use super::ConcurrentRadixTree;
+use super::names::{NodeKey, Rank};
+use super::node::Node;
+use crate::DumpEvents;
+use crate::dump::{Held, PlaceId, dump_rank};
+use crate::sync::Arc;
+
+/// Each rank as it is at one moment, in runs of up to 1,024 blocks. Needs memory for the places of one rank at a time,
+/// holds up that rank's events while it copies them, and no event while it emits.
+impl DumpEvents for ConcurrentRadixTree {
+    fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
+        let ranks = self.roster.read().all();
+        for rank in ranks {
+            let (places, mut held) = Places::of(&rank, &self.root);
+            let up = |place: PlaceId| places.up[place as usize];
+            dump_rank(rank.id, &mut held, up, emit);
+        }
+    }
+}
+
+/// The places that one rank holds or that lead to one, numbered.
+struct Places {
+    /// The place before each, and the local hash that leads from there.
+    up: Vec<(Option<PlaceId>, LocalBlockHash)>,
+    numbers: FxHashMap<NodeKey, PlaceId>,
+}
+
+impl Places {
+    fn of(rank: &Rank, root: &Arc<Node>) -> (Self, Vec<Held>) {
+        let mut places = Self { up: Vec::new(), numbers: FxHashMap::default() };
+        // Under this lock the rank lets go of nothing: all its nodes stay alive, and all before them.
+        let names = rank.names.read();
+        let held =
+            names.iter().map(|(name, home)| (places.number(&home.node, root), name, home.tiers)).collect();
+        drop(names);
+        (places, held)
+    }
+
+    /// The number of a node, after giving one to each node before it.
+    fn number(&mut self, node: &Arc<Node>, root: &Arc<Node>) -> PlaceId {
+        let mut trail = Vec::new();
+        let mut at = Arc::clone(node);
+        let mut before = None;
+        while !Arc::ptr_eq(&at, root) {
+            before = self.numbers.get(&NodeKey::of(&at)).copied();
+            if before.is_some() {
+                break;
+            }
+            let Some(parent) = at.read().parent().map(Arc::clone) else { break };
+            trail.push(std::mem::replace(&mut at, parent));
+        }
+        while let Some(node) = trail.pop() {
+            // Each place is a node in memory: memory ends before `u32` does.
+            let number = self.up.len() as PlaceId;
+            self.up.push((before, node.local));
+            self.numbers.insert(NodeKey::of(&node), number);
+            before = Some(number);
+        }
+        // Only the root has none, and nobody holds it.
+        before.unwrap_or_default()
+    }
+}

@@ -1,0 +1,24 @@
+//! The tree as events.
+
+use kv_router_types::{KvEvent, WorkerRank};
+
+use super::RadixTree;
+use super::nodes::NodeId;
+use crate::DumpEvents;
+use crate::dump::{Held, dump_rank};
+
+/// In runs of up to 1,024 blocks, rank by rank. Needs memory for the names of one rank at a time.
+impl DumpEvents for RadixTree {
+    fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
+        let up = |place| {
+            let node = self.nodes.get(NodeId::new(place));
+            let parent = (node.parent != NodeId::ROOT).then_some(node.parent.get());
+            (parent, node.local)
+        };
+        for rank in self.ranks.iter() {
+            let mut held: Vec<Held> =
+                rank.names.iter().map(|(&name, home)| (home.node.get(), name, home.tiers)).collect();
+            dump_rank(rank.id, &mut held, up, emit);
+        }
+    }
+}
