@@ -32,8 +32,10 @@ pub fn ladders(corpus: &str, ladders: &[(String, Ladder)]) -> Result<String, Box
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let points = || ladders.iter().flat_map(|(_, ladder)| &ladder.points);
-        let low = points().map(|p| p.achieved.min(p.offered)).fold(f64::MAX, f64::min) / 1.5e6;
-        let high = points().map(|p| p.achieved.max(p.offered)).fold(0.0, f64::max) * 1.5e-6;
+        // Whole decades, so that the logarithmic axes have marks.
+        let low = points().map(|p| p.achieved.min(p.offered) * 1e-6).fold(f64::MAX, f64::min).log10().floor();
+        let high = points().map(|p| p.achieved.max(p.offered) * 1e-6).fold(0.0, f64::max).log10().ceil();
+        let (low, high) = (10_f64.powf(low), 10_f64.powf(high));
         let mut chart = ChartBuilder::on(&root)
             .caption(format!("{corpus}: offered and achieved"), ("sans-serif", 22))
             .margin(16)
@@ -44,8 +46,8 @@ pub fn ladders(corpus: &str, ladders: &[(String, Ladder)]) -> Result<String, Box
             .configure_mesh()
             .x_desc("offered, M block operations/s")
             .y_desc("achieved, M block operations/s")
-            .x_label_formatter(&|value| format!("{value:.1}"))
-            .y_label_formatter(&|value| format!("{value:.1}"))
+            .x_label_formatter(&|value| format!("{value}"))
+            .y_label_formatter(&|value| format!("{value}"))
             .draw()?;
         chart.draw_series(LineSeries::new([(low, low), (high, high)], BLACK.mix(0.25)))?;
         for ((name, ladder), colour) in ladders.iter().zip(COLOURS.iter().cycle().copied()) {
