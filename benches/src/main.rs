@@ -82,17 +82,19 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
     )?;
     for entry in chosen {
         note(&format!("{}: comparing with the oracle", entry.name))?;
-        let wrong = truth.wrong_answers(&corpus, &*(entry.build)());
+        let wrong = truth.wrong_answers(&corpus, &*(entry.build)()?);
         let bytes = bytes_per_block(args, entry, &truth)?;
-        let measure = |rate| run(&corpus, &*warm(entry, &corpus), Threads(args.threads), rate);
-        let start = if args.quick { 2e6 } else { 0.5e6 };
+        let measure = |rate| -> io::Result<Point> {
+            Ok(run(&corpus, &*warm(entry, &corpus)?, Threads(args.threads), rate))
+        };
+        let start = if args.quick { 1e6 } else { 0.25e6 };
         let ladder = find_knee(start, if args.quick { 1 } else { 3 }, |rate| {
-            let point = measure(rate);
-            let _ = note(&format!("{}: {:.2} of {:.2} M/s", entry.name, point.achieved * 1e-6, rate * 1e-6));
-            point
-        });
+            let point = measure(rate)?;
+            note(&format!("{}: {:.2} of {:.2} M/s", entry.name, point.achieved * 1e-6, rate * 1e-6))?;
+            Ok::<_, Box<dyn Error>>(point)
+        })?;
         for share in [0.5, 0.9] {
-            let point = measure(ladder.knee * share);
+            let point = measure(ladder.knee * share)?;
             writeln!(
                 out,
                 "{:<18}{wrong:>7}{:>12.2}{:>9.0}%{:>10.2}{:>10.2}{:>10.2}{:>10.3}{bytes:>8.0}",
@@ -147,14 +149,15 @@ fn record(args: &Args) -> Result<Corpus, Box<dyn Error>> {
 }
 
 /// A subject that has done the warm-up of the corpus.
-fn warm(entry: Entry, corpus: &Corpus) -> Box<dyn Subject> {
-    let subject = (entry.build)();
+fn warm(entry: Entry, corpus: &Corpus) -> io::Result<Box<dyn Subject>> {
+    let subject = (entry.build)()?;
     for (_, op) in &corpus.ops[..corpus.warm_up] {
         if let Op::Apply(from, event) = op {
             subject.apply(*from, event);
         }
     }
-    subject
+    subject.settle();
+    Ok(subject)
 }
 
 /// Bytes on the heap for each copy held at the end of the corpus, measured in a process of its own, because counting

@@ -127,6 +127,8 @@ fn work_off(lane: Lane<'_>, subject: &dyn Subject, rate: f64, barrier: &Barrier)
             }
         }
     }
+    // What is queued is not done: the drain counts.
+    subject.settle();
     result.end = Some(now());
     result
 }
@@ -158,11 +160,19 @@ pub struct Ladder {
 }
 
 /// Doubles the offer until the index falls behind, then halves the distance `refinements` times.
-pub fn find_knee(start: f64, refinements: u32, mut measure: impl FnMut(f64) -> Point) -> Ladder {
+///
+/// # Errors
+///
+/// The first that `measure` gives.
+pub fn find_knee<E>(
+    start: f64,
+    refinements: u32,
+    mut measure: impl FnMut(f64) -> Result<Point, E>,
+) -> Result<Ladder, E> {
     let mut points = Vec::new();
     let (mut below, mut rate) = (None, start);
     let above = loop {
-        let point = measure(rate);
+        let point = measure(rate)?;
         let kept_up = point.keeps_up();
         points.push(point);
         if !kept_up {
@@ -174,7 +184,7 @@ pub fn find_knee(start: f64, refinements: u32, mut measure: impl FnMut(f64) -> P
     let (mut low, mut high) = (below.unwrap_or(0.0), above);
     for _ in 0..refinements {
         let middle = (low + high) / 2.0;
-        let point = measure(middle);
+        let point = measure(middle)?;
         if point.keeps_up() {
             low = middle
         } else {
@@ -184,7 +194,7 @@ pub fn find_knee(start: f64, refinements: u32, mut measure: impl FnMut(f64) -> P
     }
     points.sort_by(|a, b| a.offered.total_cmp(&b.offered));
     let knee = if low > 0.0 { low } else { points.iter().map(|point| point.achieved).fold(0.0, f64::max) };
-    Ladder { points, knee }
+    Ok(Ladder { points, knee })
 }
 
 fn percentile(sorted: &[Duration], share: f64) -> Duration {
@@ -199,22 +209,28 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
 
-    fn point(offered: f64, capacity: f64) -> Point {
-        Point { offered, achieved: offered.min(capacity), lookups: Vec::new(), lag: Duration::ZERO }
+    fn ladder(start: f64, refinements: u32, capacity: f64) -> Ladder {
+        let measure = |offered: f64| {
+            let achieved = offered.min(capacity);
+            Ok::<_, Infallible>(Point { offered, achieved, lookups: Vec::new(), lag: Duration::ZERO })
+        };
+        find_knee(start, refinements, measure).unwrap()
     }
 
     #[test]
     fn the_knee_of_a_known_capacity_is_found() {
-        let ladder = find_knee(1.0, 8, |rate| point(rate, 100.0));
+        let ladder = ladder(1.0, 8, 100.0);
         assert!((95.0..=105.3).contains(&ladder.knee), "{}", ladder.knee);
         assert!(ladder.points.is_sorted_by(|a, b| a.offered <= b.offered));
     }
 
     #[test]
     fn an_index_slower_than_the_first_offer_still_has_a_knee() {
-        let ladder = find_knee(1_000.0, 3, |rate| point(rate, 10.0));
+        let ladder = ladder(1_000.0, 3, 10.0);
         assert!((5.0..=150.0).contains(&ladder.knee), "{}", ladder.knee);
     }
 

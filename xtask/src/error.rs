@@ -19,6 +19,8 @@ pub(crate) enum Error {
     Failed { command: String, code: Option<i32> },
     /// A file of the checkout could not be read.
     Read { path: PathBuf, source: io::Error },
+    /// A file below `target` could not be written.
+    Write { path: PathBuf, source: io::Error },
     /// `cargo metadata` printed something else than its documented format.
     Metadata(MetadataError),
     /// A check printed findings.
@@ -52,6 +54,7 @@ impl fmt::Display for Error {
             }
             Self::Failed { command, code: None } => write!(f, "`{command}` was ended by a signal"),
             Self::Read { path, source } => write!(f, "cannot read {}: {source}", path.display()),
+            Self::Write { path, source } => write!(f, "cannot write {}: {source}", path.display()),
             Self::Metadata(error) => error.fmt(f),
             Self::Findings { command, count } => {
                 let noun = if *count == 1 { "finding" } else { "findings" };
@@ -64,7 +67,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Start { source, .. } | Self::Read { source, .. } => Some(source),
+            Self::Start { source, .. } | Self::Read { source, .. } | Self::Write { source, .. } => {
+                Some(source)
+            }
             Self::Usage(_) | Self::Metadata(_) | Self::Failed { .. } | Self::Findings { .. } => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use lexopt::{Arg, Parser};
+use lexopt::{Arg, Parser, ValueExt};
 
 /// What `cargo xtask help` prints.
 pub(crate) const HELP: &str = "\
@@ -14,6 +14,9 @@ The project's own commands: cargo xtask <command>
                      (PROPTEST_CASES=N in the environment sets the cases per property)
   demo [ARGS...]     the demonstration fleet; ARGS go to it, `demo --help` lists them
   bench [ARGS...]    the benchmarks; ARGS go to them, `bench --help` lists them
+  loom [--mutate] [MODEL]
+                     every interleaving of a few operations on the concurrent types; MODEL: part of a name;
+                     --mutate plants known bugs into a copy instead: each must make its model fail
   layers             dependency edges and licences against the table in xtask/src/layers.rs
   tidy [--verbose]   house rules that the compiler does not check; --verbose lists large files
   ci                 fmt, tidy, layers, clippy, doc, test: stops at the first failure
@@ -27,6 +30,7 @@ pub(crate) enum Command {
     Demo(Demo),
     Bench(Bench),
     Layers(Layers),
+    Loom(Loom),
     Tidy(Tidy),
     Ci(Ci),
 }
@@ -55,6 +59,15 @@ pub(crate) struct Bench {
 /// `layers`
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layers;
+
+/// `loom [--mutate] [MODEL]`
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Loom {
+    /// Whether bugs are planted, which the models must catch.
+    pub(crate) mutate: bool,
+    /// Part of the names of the models to run; all when `None`.
+    pub(crate) model: Option<String>,
+}
 
 /// `tidy [--verbose]`
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -123,6 +136,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Some("test") => test(parser),
         Some("demo") => Ok(Command::Demo(Demo { args: rest(parser)? })),
         Some("bench") => Ok(Command::Bench(Bench { args: rest(parser)? })),
+        Some("loom") => loom(parser),
         Some("layers") => without_flags(parser, Command::Layers(Layers)),
         Some("tidy") => tidy(parser),
         Some("ci") => without_flags(parser, Command::Ci(Ci)),
@@ -148,6 +162,19 @@ fn tidy(mut parser: Parser) -> Result<Command, UsageError> {
         }
     }
     Ok(Command::Tidy(flags))
+}
+
+fn loom(mut parser: Parser) -> Result<Command, UsageError> {
+    let mut flags = Loom::default();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("mutate") => flags.mutate = true,
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            Arg::Value(model) if flags.model.is_none() => flags.model = Some(model.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(Command::Loom(flags))
 }
 
 fn test(mut parser: Parser) -> Result<Command, UsageError> {
@@ -203,6 +230,10 @@ mod tests {
     fn commands_with_their_flags() {
         check("ci", &Command::Ci(Ci));
         check("layers", &Command::Layers(Layers));
+        check("loom", &Command::Loom(Loom::default()));
+        let model = Some(String::from("store"));
+        check("loom store", &Command::Loom(Loom { mutate: false, model: model.clone() }));
+        check("loom --mutate store", &Command::Loom(Loom { mutate: true, model }));
         check("tidy", &Command::Tidy(Tidy { verbose: false }));
         check("tidy --verbose", &Command::Tidy(Tidy { verbose: true }));
         check("test", &Command::Test(Test { args: args(&[]) }));
@@ -222,13 +253,14 @@ mod tests {
         refused("--frobnicate", "`cargo xtask help` lists");
         refused("tidy --verbos", "`cargo xtask help` lists");
         refused("tidy --verbose=yes", "`cargo xtask help` lists");
+        refused("loom store remove", "`cargo xtask help` lists");
         refused("ci now", "`cargo xtask help` lists");
         refused("test radix", "write `cargo xtask test -- radix`");
     }
 
     #[test]
     fn help_lists_every_command() {
-        for command in ["help", "test", "demo", "bench", "layers", "tidy", "ci"] {
+        for command in ["help", "test", "demo", "bench", "loom", "layers", "tidy", "ci"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

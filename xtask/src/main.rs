@@ -13,6 +13,7 @@ mod demo;
 mod error;
 mod flags;
 mod layers;
+mod loom;
 mod shell;
 mod test;
 mod tidy;
@@ -45,6 +46,7 @@ fn run() -> Result<(), Error> {
         Command::Demo(command) => command.run(&shell),
         Command::Bench(command) => command.run(&shell),
         Command::Layers(command) => command.run(&shell),
+        Command::Loom(command) => command.run(&shell),
         Command::Tidy(command) => command.run(&shell),
         Command::Ci(command) => command.run(&shell),
     }

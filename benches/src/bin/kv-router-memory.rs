@@ -61,12 +61,13 @@ fn measure(args: &Args) -> Result<usize, Box<dyn Error>> {
     let corpus = Corpus::record(String::new(), trace.head(requests), args.engines, block_size)?;
 
     let region = Region::new(ALLOCATOR);
-    let subject = (entry.build)();
+    let subject = (entry.build)()?;
     for (_, op) in &corpus.ops {
         if let Op::Apply(from, event) = op {
             subject.apply(*from, event);
         }
     }
+    subject.settle();
     let change = region.change();
     drop(subject);
     // Reallocations count the difference alone, so it belongs to neither of the other two.

@@ -33,7 +33,11 @@
 //! | I want to | type |
 //! |---|---|
 //! | keep an index in one thread, or behind my own lock | [`RadixTree`] |
+//! | look up on many threads while others write | [`ConcurrentRadixTree`] |
+//! | jump through deep shared prompts, with writers on other threads | [`PositionalIndexer`] |
+//! | have the events of many workers written by a few threads, in order | [`WriterPool`] |
 //! | know what the right answer is, however slowly | [`Oracle`] |
+//! | measure against the first generations | the module [`baseline`] |
 //! | write code for any index | the traits [`PrefixIndex`], [`ApplyEvents`], [`DumpEvents`], [`Inspect`] |
 //! | test an index of my own | the module `conformance`, behind the feature of that name |
 //!
@@ -49,7 +53,8 @@
 //!
 //! Bad input is data: it is refused whole with an [`ApplyError`] or counted in [`Applied`], and nothing
 //! panics. What is removed is gone: an emptied index has the [`Occupancy`] of a new one. No index reads a
-//! clock, spawns a thread or recurses on the length of a chain.
+//! clock or recurses on the length of a chain, and none but the [`Actor`](baseline::Actor) spawns a thread;
+//! the [`WriterPool`] has its threads, and asks its [`PoolHost`] for the time.
 //!
 //! # Cost
 //!

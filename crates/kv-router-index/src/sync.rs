@@ -7,6 +7,7 @@
 
 #[cfg(kv_router_loom)]
 mod model;
+mod ordered;
 #[cfg(not(kv_router_loom))]
 mod real;
 
@@ -14,6 +15,8 @@ mod real;
 pub(crate) use model::*;
 #[cfg(not(kv_router_loom))]
 pub(crate) use real::*;
+
+pub(crate) use ordered::{Ordered, OrderedGuard, rank};
 
 /// A closure panicked, and the panic ended there.
 #[derive(Debug)]

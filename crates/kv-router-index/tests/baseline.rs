@@ -1,4 +1,6 @@
-//! The first generations: the actor is as exact as its index, the flat ones are never too low, and sometimes too high.
+//! The first generations: the actor is as exact as its index, the flat ones are never too low, and sometimes
+//! too high.
+#![cfg(not(kv_router_loom))]
 
 use kv_router_index::baseline::{Actor, InvertedIndex, NestedDictionary};
 use kv_router_index::conformance::{Shared, Suite};

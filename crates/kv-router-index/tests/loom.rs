@@ -5,7 +5,6 @@
 #![cfg(kv_router_loom)]
 
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -18,12 +17,13 @@ use kv_router_types::{
 };
 use loom::sync::Arc;
 use loom::thread;
+use parking_lot::Mutex;
 
 /// Runs every interleaving of `run` and says how many there were.
 fn model(name: &str, run: impl Fn() + Send + Sync + 'static) {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound.get_or_insert(2); // or what LOOM_MAX_PREEMPTIONS says
     builder.max_branches = 20_000;
     let (before, started) = (RUNS.load(Ordering::Relaxed), Instant::now());
     builder.check(move || {
@@ -120,6 +120,21 @@ fn first_store_and_lookup() {
     });
 }
 
+/// The lookup fails to see a quiet rank twice, and the third time must wait for the event that is under way.
+#[test]
+fn two_stores_and_lookup() {
+    model("two_stores_and_lookup", || {
+        let tree = tree(&[(1, &[1])]);
+        let writer = with_thread(&tree, |tree| {
+            apply(tree, 1, &store(Some(1), &[2]));
+            apply(tree, 1, &store(Some(2), &[3, 4]));
+        });
+        one_of(scores(&tree, &[1, 2, 3, 4], [1]), &[[1], [2], [4]]);
+        writer.join().unwrap();
+        empty(&tree, &[1]);
+    });
+}
+
 /// The rank never holds three blocks from the root: a lookup that adds up what it saw of two states says so.
 #[test]
 fn remove_then_store_below_and_lookup() {
@@ -143,6 +158,20 @@ fn remove_and_lookup() {
         one_of(scores(&tree, &[1, 2], [1, 2]), &[[2, 1], [0, 1]]);
         writer.join().unwrap();
         empty(&tree, &[2]);
+    });
+}
+
+/// Both make the same node: one of them must find the other's.
+#[test]
+fn two_stores_of_one_chain() {
+    model("two_stores_of_one_chain", || {
+        let tree = tree(&[]);
+        let writer = with_thread(&tree, |tree| apply(tree, 1, &store(None, &[1, 2])));
+        apply(&tree, 2, &store(None, &[1, 2]));
+        writer.join().unwrap();
+        assert_eq!(scores(&tree, &[1, 2], [1, 2]), [2, 2]);
+        assert_eq!(tree.occupancy().nodes, 2);
+        empty(&tree, &[1, 2]);
     });
 }
 
@@ -183,6 +212,19 @@ fn two_removals_of_one_chain() {
         let tree = tree(&[(1, &[1, 2]), (2, &[1, 2])]);
         let writer = with_thread(&tree, |tree| apply(tree, 1, &remove(&[1, 2])));
         apply(&tree, 2, &remove(&[2, 1]));
+        writer.join().unwrap();
+        assert_eq!(tree.occupancy(), Occupancy::default());
+    });
+}
+
+/// One worker leaves the node without use; before it can free it, the other holds it, leaves it too, and frees it.
+#[test]
+fn removal_beside_store_and_removal() {
+    model("removal_beside_store_and_removal", || {
+        let tree = tree(&[(1, &[1])]);
+        let writer = with_thread(&tree, |tree| apply(tree, 1, &remove(&[1])));
+        apply(&tree, 2, &store(None, &[1]));
+        apply(&tree, 2, &remove(&[1]));
         writer.join().unwrap();
         assert_eq!(tree.occupancy(), Occupancy::default());
     });
@@ -245,14 +287,17 @@ struct Recorder(Mutex<Vec<(u64, u64)>>);
 impl ApplyEvents for &Recorder {
     fn apply(&mut self, from: WorkerRank, event: &KvEvent) -> Result<Applied, ApplyError> {
         let KvEvent::Stored { blocks, .. } = event else { return Ok(Applied::default()) };
-        // Slow, so that an event on another thread may come first.
-        thread::yield_now();
-        self.0.lock().unwrap().push((from.worker.get(), blocks[0].external.get()));
+        let name = blocks[0].external.get();
+        if name == 1 {
+            // Slow, so that what comes after it may overtake it on another thread.
+            thread::yield_now();
+        }
+        self.0.lock().push((from.worker.get(), name));
         Ok(Applied::default())
     }
 
     fn remove_worker(&mut self, worker: WorkerId) -> Applied {
-        self.0.lock().unwrap().push((worker.get(), 0));
+        self.0.lock().push((worker.get(), 0));
         Applied::default()
     }
 }
@@ -270,8 +315,7 @@ fn pool_keeps_order_when_a_worker_returns() {
         pool.enqueue(rank(3), store(None, &[8])).unwrap();
         pool.enqueue(rank(1), store(None, &[2])).unwrap();
         let (recorder, _) = pool.shutdown();
-        let order: Vec<_> =
-            recorder.0.into_inner().unwrap().into_iter().filter(|&(worker, _)| worker == 1).collect();
+        let order: Vec<_> = recorder.0.into_inner().into_iter().filter(|&(worker, _)| worker == 1).collect();
         assert_eq!(order, [(1, 0), (1, 1), (1, 2)]);
     });
 }

@@ -39,8 +39,8 @@ type Request<I> = Box<dyn FnOnce(&mut I) + Send>;
 ///
 /// # Cost
 ///
-/// That of the index, a copy of the query or event, two allocations, and two switches between threads; and all callers
-/// wait for each other.
+/// That of the index, a copy of the query or event, two allocations, and two switches between threads; and
+/// all callers wait for each other.
 ///
 /// # Panics
 ///

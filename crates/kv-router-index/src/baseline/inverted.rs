@@ -13,8 +13,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A lookup takes one probe for each block until nobody is left, and one for each rank that is still in: it depends on
-/// who holds the blocks, no longer on the fleet. An event costs three probes for each block.
+/// A lookup takes one probe for each block until nobody is left, and one for each rank that is still in: it
+/// depends on who holds the blocks, no longer on the fleet. An event costs three probes for each block.
 #[derive(Debug, Default)]
 pub struct InvertedIndex {
     blocks: FxHashMap<LocalBlockHash, Owners>,

@@ -1,4 +1,5 @@
-//! What both flat indexes need to know of names: which rank calls which content how, and in which tiers it has it.
+//! What both flat indexes need to know of names: which rank calls which content how, and in which tiers it
+//! has it.
 
 use std::collections::hash_map::Entry;
 

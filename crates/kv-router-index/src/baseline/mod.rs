@@ -8,8 +8,8 @@
 //!
 //! # What the flat ones cannot tell
 //!
-//! Both know which local hashes a rank holds, and neither what came before them. A rank that holds `[a, b]` and
-//! `[x, y]` is said to hold all of `[a, y]`, of `[a, x]`, and of `[a, a, a]`:
+//! Both know which local hashes a rank holds, and neither what came before them. A rank that holds `[a, b]`
+//! and `[x, y]` is said to hold all of `[a, y]`, of `[a, x]`, and of `[a, a, a]`:
 //!
 //! ```
 //! use kv_router_index::baseline::NestedDictionary;
@@ -32,9 +32,9 @@
 //! # Ok::<(), kv_router_index::ApplyError>(())
 //! ```
 //!
-//! They are never below the truth: what a rank holds, its local hashes are known for. A name that moves to another
-//! place of equal content goes unnoticed, and keeps the copies that it had. They cannot be dumped, for they do not know
-//! in which order blocks stand.
+//! They are never below the truth: what a rank holds, its local hashes are known for. A name that moves to
+//! another place of equal content goes unnoticed, and keeps the copies that it had. They cannot be dumped,
+//! for they do not know in which order blocks stand.
 
 mod actor;
 mod inverted;

@@ -13,8 +13,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A lookup asks every rank about each block of its own overlap, so it grows with the fleet. An event costs two probes
-/// of a table and one of a set for each block.
+/// A lookup asks every rank about each block of its own overlap, so it grows with the fleet. An event costs
+/// two probes of a table and one of a set for each block.
 #[derive(Debug, Default)]
 pub struct NestedDictionary {
     ranks: FxHashMap<WorkerRank, FxHashMap<LocalBlockHash, Names>>,

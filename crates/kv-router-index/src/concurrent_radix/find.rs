@@ -122,8 +122,8 @@ impl ConcurrentRadixTree {
             word.bits &= if word.index == only.index { only.bits } else { 0 };
         };
         watch.found.clear();
+        // With the names still locked: this walk is not checked afterwards.
         self.walk(query, Until::NobodyIsLeft, candidates, &mut watch.found, keep);
-        drop(names);
         watch.settled.extend(watch.found.iter().map(|&(_, by_tier)| Overlap::new(id, by_tier)));
     }
 

@@ -54,7 +54,8 @@ mod names;
 mod node;
 mod roster;
 mod stamps;
-#[cfg(all(test, not(kv_router_loom)))]
+#[cfg(not(kv_router_loom))]
+#[cfg(test)]
 mod tests;
 mod tree;
 mod watch;

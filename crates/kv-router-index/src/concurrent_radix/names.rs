@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::node::{HeldChild, Node};
 use super::stamps::Stamp;
 use crate::Applied;
-use crate::sync::{Arc, RwLock};
+use crate::sync::{Arc, Ordered, rank};
 
 /// One rank that holds something, or is about to.
 pub(super) struct Rank {
@@ -20,12 +20,12 @@ pub(super) struct Rank {
     /// Odd while an event of this rank is under way; written under the lock of `names` alone.
     pub(super) stamp: Stamp,
     /// Locked for writing during a whole event, so that a rank's events never mix.
-    pub(super) names: RwLock<Names>,
+    pub(super) names: Ordered<{ rank::NAMES }, Names>,
 }
 
 impl Rank {
     pub(super) fn new(id: WorkerRank, slot: u32, stamp: Stamp) -> Self {
-        Self { id, slot, stamp, names: RwLock::new(Names::default()) }
+        Self { id, slot, stamp, names: Ordered::new(Names::default()) }
     }
 }
 

@@ -10,13 +10,13 @@ use rustc_hash::FxHashMap;
 use super::names::shrink_sparse;
 use crate::holders::Holders;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, RwLock, RwLockReadGuard};
+use crate::sync::{Arc, Ordered, OrderedGuard, RwLockReadGuard, rank};
 
 /// One block: one exact prefix.
 pub(super) struct Node {
     /// The key of this node among its parent's children.
     pub(super) local: LocalBlockHash,
-    state: RwLock<State>,
+    state: Ordered<{ rank::NODE }, State>,
 }
 
 /// What changes in the life of a node.
@@ -73,11 +73,11 @@ impl Node {
     }
 
     fn new(up: Up, local: LocalBlockHash, holders: Holders) -> Self {
-        Self { local, state: RwLock::new(State { up, children: Children::None, holders }) }
+        Self { local, state: Ordered::new(State { up, children: Children::None, holders }) }
     }
 
     #[inline]
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
+    pub(super) fn read(&self) -> OrderedGuard<{ rank::NODE }, RwLockReadGuard<'_, State>> {
         self.state.read()
     }
 
@@ -100,21 +100,17 @@ impl Node {
         {
             let above = parent.state.read();
             debug_assert!(!above.is_dead(), "a node that is held, or the root, is alive");
-            if let Some(child) = above.children.get(local) {
+            if let Some(child) = above.child(local) {
                 let node = Arc::clone(child);
+                // Under the lock of its parent, without which it could be freed before it is held.
                 let newly = node.hold(slot, tier);
-                // Only now: nobody can free the child as long as its parent is locked, or once it is held.
-                drop(above);
                 return HeldChild { node, newly };
             }
         }
         let mut above = parent.state.write();
         // Looked up again: another rank may have made it before the lock was ours.
-        if let Some(child) = above.children.get(local) {
-            let node = Arc::clone(child);
-            let newly = node.hold(slot, tier);
-            drop(above);
-            return HeldChild { node, newly };
+        if let Some(child) = above.child(local) {
+            return HeldChild { node: Arc::clone(child), newly: child.hold(slot, tier) };
         }
         let mut holders = Holders::NONE;
         holders.insert(slot, tier);

@@ -10,7 +10,7 @@ use super::node::Node;
 use super::roster::Roster;
 use crate::sequence::SequenceCheck;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, RwLock};
+use crate::sync::{Arc, Ordered, rank};
 use crate::{Applied, ApplyError, ApplyEvents, Inspect, Occupancy};
 
 /// One tree of blocks shared by all ranks, for many readers and many writers.
@@ -62,7 +62,7 @@ use crate::{Applied, ApplyError, ApplyEvents, Inspect, Occupancy};
 /// Never, short of a failing allocator.
 pub struct ConcurrentRadixTree {
     pub(super) root: Arc<Node>,
-    pub(super) roster: RwLock<Roster>,
+    pub(super) roster: Ordered<{ rank::ROSTER }, Roster>,
     /// Nodes that are linked, the root not counted.
     nodes: AtomicUsize,
     max_names_per_rank: usize,
@@ -79,7 +79,7 @@ impl ConcurrentRadixTree {
     pub fn with_config(config: &ConcurrentRadixConfig) -> Self {
         Self {
             root: Arc::new(Node::root()),
-            roster: RwLock::new(Roster::default()),
+            roster: Ordered::new(Roster::default()),
             nodes: AtomicUsize::new(0),
             max_names_per_rank: config.max_names_per_rank,
             max_nodes: config.max_nodes,

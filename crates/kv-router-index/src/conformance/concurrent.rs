@@ -80,7 +80,7 @@ impl ConcurrentRun {
     /// # Errors
     ///
     /// The first thing that is wrong.
-    pub fn check<T>(&self, index: &T) -> Result<ConcurrentReport, FailedRun>
+    pub fn check<T>(&self, index: &T) -> Result<ConcurrentReport, Box<FailedRun>>
     where
         T: PrefixIndex + Inspect + Sync,
         for<'a> &'a T: ApplyEvents,
@@ -111,7 +111,7 @@ impl ConcurrentRun {
             for thread in reading {
                 report.add(join(thread)?);
             }
-            Ok((oracles, report))
+            Ok::<_, Box<FailedRun>>((oracles, report))
         })?;
         compare(index, &board, &oracles)?;
         empty(index, &oracles)?;
@@ -242,7 +242,7 @@ impl Clock {
         !self.failed.load(Ordering::Relaxed) && self.started.elapsed() < self.duration
     }
 
-    fn guard<T>(&self, result: Result<T, FailedRun>) -> Result<T, FailedRun> {
+    fn guard<T>(&self, result: Result<T, Box<FailedRun>>) -> Result<T, Box<FailedRun>> {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -255,11 +255,17 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn join<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T, FailedRun>>) -> Result<T, FailedRun> {
-    thread.join().unwrap_or(Err(FailedRun::Panicked))
+fn join<T>(
+    thread: std::thread::ScopedJoinHandle<'_, Result<T, Box<FailedRun>>>,
+) -> Result<T, Box<FailedRun>> {
+    thread.join().unwrap_or_else(|_| Err(Box::new(FailedRun::Panicked)))
 }
 
-fn compare<T: PrefixIndex + Inspect>(index: &T, board: &Board, oracles: &[Oracle]) -> Result<(), FailedRun> {
+fn compare<T: PrefixIndex + Inspect>(
+    index: &T,
+    board: &Board,
+    oracles: &[Oracle],
+) -> Result<(), Box<FailedRun>> {
     for query in &board.queries[..QUERIES] {
         let mut expected: Vec<_> = oracles
             .iter()
@@ -269,7 +275,7 @@ fn compare<T: PrefixIndex + Inspect>(index: &T, board: &Board, oracles: &[Oracle
         expected.sort_by_key(Overlap::worker);
         found.sort_by_key(Overlap::worker);
         if expected != found {
-            return Err(FailedRun::Answer { query: query.clone(), expected, found });
+            return Err(Box::new(FailedRun::Answer { query: query.clone(), expected, found }));
         }
     }
     let found = index.occupancy();
@@ -279,10 +285,10 @@ fn compare<T: PrefixIndex + Inspect>(index: &T, board: &Board, oracles: &[Oracle
         expected.ranks += oracle.ranks;
         expected.names += oracle.names;
     }
-    if expected == found { Ok(()) } else { Err(FailedRun::Occupancy { expected, found }) }
+    if expected == found { Ok(()) } else { Err(Box::new(FailedRun::Occupancy { expected, found })) }
 }
 
-fn empty<T>(index: &T, oracles: &[Oracle]) -> Result<(), FailedRun>
+fn empty<T>(index: &T, oracles: &[Oracle]) -> Result<(), Box<FailedRun>>
 where
     T: Inspect,
     for<'a> &'a T: ApplyEvents,
@@ -293,6 +299,6 @@ where
     }
     match index.occupancy() {
         found if found == Occupancy::default() => Ok(()),
-        found => Err(FailedRun::Leftover { found }),
+        found => Err(Box::new(FailedRun::Leftover { found })),
     }
 }

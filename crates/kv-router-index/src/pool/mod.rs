@@ -32,7 +32,8 @@ mod lag;
 mod lane;
 mod routes;
 mod stats;
-#[cfg(all(test, not(kv_router_loom)))]
+#[cfg(not(kv_router_loom))]
+#[cfg(test)]
 mod tests;
 mod writers;
 

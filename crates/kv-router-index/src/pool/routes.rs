@@ -6,10 +6,10 @@ use kv_router_types::WorkerId;
 use rustc_hash::FxHashMap;
 
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::{Arc, RwLock};
+use crate::sync::{Arc, Ordered, rank};
 
 /// The workers that hold something or have messages pending, each with its thread.
-pub(super) struct Routes(RwLock<Table>);
+pub(super) struct Routes(Ordered<{ rank::ROUTES }, Table>);
 
 struct Table {
     routes: FxHashMap<WorkerId, Arc<Route>>,
@@ -40,7 +40,7 @@ impl Route {
 
 impl Routes {
     pub(super) fn new(threads: usize) -> Self {
-        Self(RwLock::new(Table { routes: FxHashMap::default(), workers: vec![0; threads] }))
+        Self(Ordered::new(Table { routes: FxHashMap::default(), workers: vec![0; threads] }))
     }
 
     /// Workers by thread.

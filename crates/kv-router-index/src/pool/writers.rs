@@ -11,7 +11,7 @@ use super::{EnqueueError, PoolClosed, PoolConfig, PoolHost, PoolStats, StartErro
 use crate::ApplyEvents;
 use crate::sync::channel::{Sender, TrySendError, bounded};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Arc, Mutex, RwLock};
+use crate::sync::{Arc, Mutex, Ordered, rank};
 
 /// A few threads that apply the events of many workers to one concurrent index.
 /// See the [module documentation](super) for order, locks and panics.
@@ -44,7 +44,7 @@ use crate::sync::{Arc, Mutex, RwLock};
 /// Dropping the pool closes it, applies what is queued, and waits for its threads; so do not drop it on one of them.
 pub struct WriterPool<I> {
     shared: Arc<Shared<I>>,
-    gate: RwLock<Gate>,
+    gate: Ordered<{ rank::GATE }, Gate>,
     threads: Threads,
 }
 
@@ -87,7 +87,7 @@ where
                     .map_err(|source| StartError::Thread { started: number, source })?;
             threads.handles.push(handle);
         }
-        Ok(Self { shared, gate: RwLock::new(Gate::Open), threads })
+        Ok(Self { shared, gate: Ordered::new(Gate::Open), threads })
     }
 }
 

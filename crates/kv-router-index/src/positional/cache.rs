@@ -21,7 +21,8 @@ pub(super) struct Cache {
     pub(super) names: FxHashMap<ExternalSequenceHash, Name>,
     /// Each place that the rank holds, or that leads to one.
     pub(super) places: FxHashMap<SequenceHash, Place>,
-    /// Where several names denote one place in one tier: how many there are beyond the first. Expected to be empty.
+    /// Where several names denote one place in one tier: how many there are beyond the first. Expected to be
+    /// empty.
     twins: FxHashMap<(SequenceHash, Tier), u32>,
     exceptions: Exceptions,
 }
@@ -100,6 +101,17 @@ impl Cache {
         blocks.iter().filter(|block| !self.names.contains_key(&block.external)).count()
     }
 
+    /// Whether the store takes a name away from where it is.
+    fn would_move(&self, mut under: Option<At>, blocks: &[StoredBlock]) -> bool {
+        // Names that are new, the usual case, are told without hashing.
+        blocks.iter().any(|block| self.names.contains_key(&block.external))
+            && blocks.iter().any(|block| {
+                let here = At::after(under, block.local);
+                under = Some(here);
+                self.names.get(&block.external).is_some_and(|name| name.sequence != here.sequence)
+            })
+    }
+
     /// Twins, and places that the rank does not hold itself.
     pub(super) fn side_entries(&self) -> usize {
         self.twins.len() + self.places.values().filter(|place| place.tiers.is_empty()).count()
@@ -143,8 +155,8 @@ impl Cache {
 
 /// Changes what a rank holds, in its own tables and in the shared map.
 ///
-/// The map has a rank as a holder of exactly what [`Cache::places`] says; while that is changed, the order of steps
-/// is what [`Cell`] promises to lookups.
+/// The map has a rank as a holder of exactly what [`Cache::places`] says; while that is changed, the order of
+/// steps is what [`Cell`] promises to lookups.
 pub(super) struct Writer<'a> {
     pub(super) entries: &'a Entries,
     pub(super) cell: &'a Cell,
@@ -157,8 +169,14 @@ impl Writer<'_> {
     pub(super) fn store(mut self, tier: Tier, mut under: Option<At>, blocks: &[StoredBlock]) -> Applied {
         let mut applied = Applied::default();
         let cell = self.cell;
-        for some in blocks.chunks(SECTION) {
+        // Half of a store that moves names may be more than the rank held before and than it holds after.
+        let moves = self.cache.would_move(under, blocks);
+        let at_once = if moves { blocks.len() } else { SECTION };
+        for some in blocks.chunks(at_once.max(1)) {
             cell.section(|section| {
+                if moves {
+                    section.shrink();
+                }
                 for &block in some {
                     under = Some(self.put(section, tier, under, block, &mut applied));
                 }
@@ -169,7 +187,7 @@ impl Writer<'_> {
 
     fn put(
         &mut self,
-        section: &mut Section<'_>,
+        section: &Section<'_>,
         tier: Tier,
         under: Option<At>,
         block: StoredBlock,
@@ -201,7 +219,6 @@ impl Writer<'_> {
         self.hold(section, tier, at, under, block.local);
         // Only now: the old place may be on the way to the new one.
         if let Some(old) = moved {
-            section.shrink();
             old.tiers.iter().for_each(|tier| self.release(section, tier, old.sequence));
         }
         at

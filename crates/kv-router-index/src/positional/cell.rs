@@ -1,10 +1,10 @@
 //! What a rank shows to lookups, and how a lookup knows that it can rely on what it saw.
 //!
-//! Only the writer of a rank changes what the rank holds, in sections of a few blocks each. In a section that takes
-//! something away, or makes a copy worse, the rank's stamp is odd, and afterwards it is another even number. So
-//! between two readings of the same even stamp a rank has at most gained: what a lookup saw there one by one, the rank
-//! holds all at once at the second reading. A lookup that cannot have that takes the gate, which is held during each
-//! section, and looks at a rank that stands still.
+//! Only the writer of a rank changes what the rank holds, in sections of a few blocks each. In a section that
+//! takes something away, or makes a copy worse, the rank's stamp is odd, and afterwards it is another even
+//! number. So between two readings of the same even stamp a rank has at most gained: what a lookup saw there
+//! one by one, the rank holds all at once at the second reading. A lookup that cannot have that takes the
+//! gate, which is held during each section, and looks at a rank that stands still.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -23,15 +23,15 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Cell {
     /// Odd while the rank shrinks, and while the cell has no rank.
     stamp: AtomicU64,
-    /// The rank's [`Buckets`]. A bucket is flagged before lookups can meet the exception, and cleared after they
-    /// cannot any more, or while the stamp is odd.
+    /// The rank's [`Buckets`]. A bucket is flagged before lookups can meet the exception, and cleared after
+    /// they cannot any more, or while the stamp is odd.
     exceptions: AtomicU64,
     worker: AtomicU64,
     rank: AtomicU64,
     /// Held during each section.
     gate: Mutex<()>,
-    /// What the rank holds; `None` while the cell has no rank. A writer holds the lock during a whole event, so that
-    /// events of one rank never mix. Lookups do not take it.
+    /// What the rank holds; `None` while the cell has no rank. A writer holds the lock during a whole event,
+    /// so that events of one rank never mix. Lookups do not take it.
     cache: Mutex<Option<Box<Cache>>>,
 }
 
@@ -62,8 +62,8 @@ impl Cell {
         WorkerRank::new(WorkerId::new(worker), DpRank::new(rank as u32))
     }
 
-    /// Begins to rely on the rank; `None` while it shrinks or is not there. Comes before the first look at what it
-    /// holds.
+    /// Begins to rely on the rank; `None` while it shrinks or is not there. Comes before the first look at
+    /// what it holds.
     #[inline]
     pub(super) fn watch(&self) -> Option<Watch> {
         let stamp = self.stamp.load(Ordering::Acquire);

@@ -9,8 +9,8 @@ use std::fmt;
 pub struct PositionalConfig {
     /// Blocks that a lookup jumps over at most before it looks again. Default: 64.
     ///
-    /// More means fewer probes of deep matches and more to search where a rank drops out. 1 visits every block; 0 is
-    /// refused. No answer depends on it.
+    /// More means fewer probes of deep matches and more to search where a rank drops out. 1 visits every
+    /// block; 0 is refused. No answer depends on it.
     pub jump: u32,
     /// Names that one rank may hold; a store that would exceed it is refused whole with
     /// [`RankFull`](crate::ApplyError::RankFull). Default: unlimited.
@@ -18,8 +18,8 @@ pub struct PositionalConfig {
     /// Prefixes that the index may hold; a store that would exceed it is refused whole with
     /// [`IndexFull`](crate::ApplyError::IndexFull). Default: unlimited.
     ///
-    /// Stores of several ranks that run at the same time are checked each alone, so together they may pass the limit
-    /// by what they add.
+    /// Stores of several ranks that run at the same time are checked each alone, so together they may pass
+    /// the limit by what they add.
     pub max_nodes: usize,
 }
 

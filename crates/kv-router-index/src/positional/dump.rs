@@ -14,11 +14,12 @@ use crate::DumpEvents;
 /// The longest event that a dump emits, in blocks: keeps frames and buffers of those who carry a dump small.
 const MAX_RUN: usize = 1024;
 
-/// Rank by rank. First each place once, in runs of up to 1,024 blocks; then the copies in further tiers and the further
-/// names; the events of both kinds come sorted by the position of their first block. Last, the holes are removed.
+/// Rank by rank. First each place once, in runs of up to 1,024 blocks; then the copies in further tiers and
+/// the further names; the events of both kinds come sorted by the position of their first block. Last, the
+/// holes are removed.
 ///
-/// A rank is copied while its events wait, and emitted after, when no lock is held: what the ranks hold need not have
-/// been there at one moment. Needs memory for one rank at a time.
+/// A rank is copied while its events wait, and emitted after, when no lock is held: what the ranks hold need
+/// not have been there at one moment. Needs memory for one rank at a time.
 impl DumpEvents for PositionalIndexer {
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         for rank in self.fleet.ranks() {
@@ -117,8 +118,8 @@ impl RankCopy {
         }
     }
 
-    /// Stores copies that are sorted by place, in runs: one run takes along, of each next place, a copy in the same
-    /// tier under the place's first name.
+    /// Stores copies that are sorted by place, in runs: one run takes along, of each next place, a copy in
+    /// the same tier under the place's first name.
     fn emit_stores(&self, copies: &[Copy], emit: &mut dyn FnMut(KvEvent)) {
         // Which copies continue a copy: those at a child of its place.
         let mut next_of: FxHashMap<(PlaceId, Tier), usize> = FxHashMap::default();

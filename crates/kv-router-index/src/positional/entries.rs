@@ -1,7 +1,7 @@
 //! The shared map: who holds which prefix, found by position and local hash.
 //!
-//! Only closures see an entry, and they return what they found: no guard of the map outlives a call, and none is held
-//! while another, or any lock, is taken.
+//! Only closures see an entry, and they return what they found: no guard of the map outlives a call, and none
+//! is held while another, or any lock, is taken.
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry as Place;
@@ -26,7 +26,8 @@ pub(super) struct Key {
 pub(super) enum Entry {
     /// One prefix, which is the usual case.
     ///
-    /// That it is the only one does not make it the prefix of a query: the query may have gone another way before.
+    /// That it is the only one does not make it the prefix of a query: the query may have gone another way
+    /// before.
     Single(SequenceHash, Holders),
     /// Two or more.
     Multi(Box<FxHashMap<SequenceHash, Holders>>),

@@ -1,8 +1,8 @@
 //! Where in its sequences a rank has blocks that a jump must not pass over.
 //!
-//! An exception is a block that a rank needs and has no device copy of: a hole, which it does not hold at all, or a
-//! block that it holds in a lower tier alone. Of a stretch without exceptions the far end tells everything: who holds
-//! that holds all before it, on the device.
+//! An exception is a block that a rank needs and has no device copy of: a hole, which it does not hold at
+//! all, or a block that it holds in a lower tier alone. Of a stretch without exceptions the far end tells
+//! everything: who holds that holds all before it, on the device.
 
 /// Positions that share a bucket.
 const SPAN: u32 = 64;
@@ -10,7 +10,8 @@ const SPAN: u32 = 64;
 /// Buckets; a position above 4,095 shares one with a lower one.
 const BUCKETS: usize = u64::BITS as usize;
 
-/// The buckets that have an exception. A bucket that has none is certain; one that has some says where to look.
+/// The buckets that have an exception. A bucket that has none is certain; one that has some says where to
+/// look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Buckets(u64);
 

@@ -50,8 +50,8 @@ pub(super) struct Reader<'a> {
 
 /// One lookup.
 ///
-/// Between steps every candidate holds all blocks up to the present position, and has been watched since before the
-/// first of them was looked at.
+/// Between steps every candidate holds all blocks up to the present position, and has been watched since
+/// before the first of them was looked at.
 pub(super) struct Lookup<'a> {
     index: Reader<'a>,
     query: &'a [LocalBlockHash],
@@ -151,8 +151,8 @@ impl<'a> Lookup<'a> {
         });
     }
 
-    /// Goes on from a position that all candidates hold, until none is left or the query ends. With `early_exit`
-    /// stops at a single candidate, which is left in, and tells the position.
+    /// Goes on from a position that all candidates hold, until none is left or the query ends. With
+    /// `early_exit` stops at a single candidate, which is left in, and tells the position.
     fn walk(&mut self, mut at: u32, early_exit: bool) -> Option<u32> {
         // Within `u32`: see `new`.
         let last = self.query.len() as u32 - 1;
@@ -222,8 +222,8 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// The first position after `at` that not all candidates hold, when they do not all hold `to` and none has an
-    /// exception between: then whoever holds a block there holds all before it, and halving finds it.
+    /// The first position after `at` that not all candidates hold, when they do not all hold `to` and none
+    /// has an exception between: then whoever holds a block there holds all before it, and halving finds it.
     fn first_that_not_all_hold(&mut self, at: u32, to: u32) -> u32 {
         let (mut all, mut not_all) = (at, to);
         while not_all - all > 1 {
@@ -275,6 +275,11 @@ impl<'a> Lookup<'a> {
             let _still = cell.stand_still();
             // Nobody sits there any more.
             let Some(watch) = cell.watch() else { continue };
+            // A rank that left, came back and got the place of another has its score from where it was
+            // before.
+            if self.reached.iter().any(|overlap| overlap.worker() == cell.id()) {
+                continue;
+            }
             remember(self.watches, slot, watch);
             self.exceptions = watch.exceptions;
             self.candidates.only(slot);

@@ -16,7 +16,8 @@ type Segment = [Cell; SEGMENT];
 
 /// The cells of a fleet as it was at some moment.
 ///
-/// Cells stay where they are, so an old table and a new one share them; a rank that came later may have no cell here.
+/// Cells stay where they are, so an old table and a new one share them; a rank that came later may have no
+/// cell here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells(Vec<Arc<Segment>>);
 
@@ -45,7 +46,7 @@ impl Seat {
 }
 
 /// Who sits where. The lock is held for a probe or a change of the table, and no other is taken meanwhile.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fleet {
     registry: RwLock<Registry>,
 }
@@ -82,6 +83,10 @@ impl Registry {
 }
 
 impl Fleet {
+    pub(super) fn new() -> Self {
+        Self { registry: RwLock::new(Registry::default()) }
+    }
+
     /// All cells that there are now.
     pub(super) fn cells(&self) -> Arc<Cells> {
         Arc::clone(&self.registry.read().cells)
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn slots_are_dense_and_used_again_from_the_lowest() {
-        let fleet = Fleet::default();
+        let fleet = Fleet::new();
         let slots: Vec<_> = (0..200).map(|worker| fleet.seat_or_add(rank(worker)).slot).collect();
         assert_eq!(slots, Vec::from_iter(0..200));
         assert_eq!(fleet.seat_or_add(rank(7)).slot, 7);
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn an_empty_fleet_has_no_memory_and_old_seats_are_told_apart() {
-        let fleet = Fleet::default();
+        let fleet = Fleet::new();
         let old = fleet.seat_or_add(rank(1));
         let cells = fleet.cells();
         assert!(fleet.sits(rank(1), &old) && !fleet.sits(rank(2), &old));
@@ -171,7 +176,7 @@ mod tests {
     #[test]
     fn a_worker_has_all_its_ranks() {
         use kv_router_types::DpRank;
-        let fleet = Fleet::default();
+        let fleet = Fleet::new();
         let ids = [(1, 0), (2, 0), (1, 5)]
             .map(|(worker, n)| WorkerRank::new(WorkerId::new(worker), DpRank::new(n)));
         ids.iter().for_each(|&id| drop(fleet.seat_or_add(id)));

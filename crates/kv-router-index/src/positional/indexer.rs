@@ -18,8 +18,9 @@ use crate::{
 
 /// A concurrent index that finds blocks by their position and jumps. See the [module documentation](super).
 ///
-/// Shared by reference: lookups and events may come from any number of threads. Events of one rank apply one after
-/// another, in the order in which their calls got hold of the rank; keep each rank on one thread for the order sent.
+/// Shared by reference: lookups and events may come from any number of threads. Events of one rank apply one
+/// after another, in the order in which their calls got hold of the rank; keep each rank on one thread for
+/// the order sent.
 ///
 /// ```
 /// use kv_router_index::{ApplyEvents, PositionalIndexer, PrefixIndex};
@@ -30,9 +31,10 @@ use crate::{
 ///     (0..1000).map(|n| StoredBlock::new(ExternalSequenceHash::new(n), LocalBlockHash::new(n % 7))).collect();
 /// let prompt: Vec<_> = blocks.iter().map(|block| block.local).collect();
 ///
+/// let store = KvEvent::Stored { tier: Tier::Device, parent: None, blocks };
+///
 /// let index = PositionalIndexer::new();
 /// std::thread::scope(|scope| {
-///     let store = KvEvent::Stored { tier: Tier::Device, parent: None, blocks };
 ///     scope.spawn(|| (&index).apply(rank, &store));
 ///     // Meanwhile: some of the leading blocks, or none of them, or all.
 ///     scope.spawn(|| assert!(index.find(&prompt).blocks(rank) <= 1000));
@@ -42,24 +44,27 @@ use crate::{
 ///
 /// # Consistency
 ///
-/// A lookup may see part of the events in flight. What it reports of a rank is what the rank held at some moment of
-/// the lookup; it is never added up from what was there at different times.
+/// A lookup may see part of the events in flight. What it reports of a rank is what the rank held at some
+/// moment of the lookup, and lies between what it held before and after each of these events; it is never
+/// added up from what was there at different times. A store that moves names is seen whole or not at all.
 ///
 /// # Locking
 ///
-/// A lookup takes the read lock of one shard of the map at a time, and the registry's for two probes. Where a rank
-/// shrank meanwhile, it stops the writer of that rank between two sections of 64 blocks and looks again; in the worst
-/// case it waits for one such section. A writer holds its rank for an event, and one shard of the map for a block.
+/// A lookup takes the read lock of one shard of the map at a time, and the registry's for two probes. Where a
+/// rank shrank meanwhile, it stops the writer of that rank between two sections of 64 blocks and looks again;
+/// in the worst case it waits for one such section, or for a store that moves names. A writer holds its rank
+/// for an event, and one shard of the map for a block.
 ///
 /// # Cost
 ///
-/// A lookup takes a probe of the map for each jump, the rolling hash of the query (5 ns a block) as far as somebody
-/// holds it, and two steps for each rank that holds the first block. Where ranks drop out, up to twelve probes for
-/// each place where some do; where a rank has a hole or a block in a lower tier alone, a probe for each of up to 64
-/// blocks around. A query that nobody holds costs one probe. Nothing is allocated when the [`Overlaps`] is reused.
+/// A lookup takes a probe of the map for each jump, the rolling hash of the query (6 ns a block) as far as
+/// somebody may hold it, and two looks at each rank that holds the first block. Where ranks drop out it takes
+/// about eight probes more, once for all that drop out at the same block; where a rank has a hole or a block
+/// in a lower tier alone, one probe for each of 64 blocks around. A query that nobody holds costs one or two.
+/// Nothing is allocated when the [`Overlaps`] is reused.
 ///
-/// A stored or removed block costs three probes of the rank's own tables and one change of the map. A held block takes
-/// about 90 bytes for each rank that holds it, and 60 to 100 for the prefix, whoever holds it.
+/// A stored or removed block costs one rolling hash, three probes of the rank's own tables and one change of
+/// the map. A block takes 75 to 150 bytes for each rank that holds it, and once 65 to 130 for its prefix.
 #[derive(Debug)]
 pub struct PositionalIndexer {
     pub(super) entries: Entries,
@@ -86,7 +91,7 @@ impl PositionalIndexer {
     }
 
     fn unchecked(config: PositionalConfig) -> Self {
-        Self { entries: Entries::new(), fleet: Fleet::default(), config }
+        Self { entries: Entries::new(), fleet: Fleet::new(), config }
     }
 
     /// Hands what a rank holds to `act`, for as long as an event takes; `None` when it holds nothing.
@@ -249,8 +254,9 @@ impl ApplyEvents for &PositionalIndexer {
     }
 }
 
-/// A node is a prefix that somebody holds. The side entries are second names, and the holes that lead somewhere, for
-/// each rank. Costs a step for each held block of each rank, and stops each rank for its own part.
+/// A node is a prefix that somebody holds. The side entries are second names, and the holes that lead
+/// somewhere, for each rank. Costs a step for each held block of each rank, and stops each rank for its own
+/// part.
 impl Inspect for PositionalIndexer {
     fn occupancy(&self) -> Occupancy {
         let mut all =

@@ -30,11 +30,11 @@ impl<'a> Rolling<'a> {
         let position = position as usize;
         let mut last = self.known.last().copied();
         let from = self.known.len().min(position + 1);
-        for &local in &self.query[from..=position] {
+        self.known.extend(self.query[from..=position].iter().map(|&local| {
             let next = next_sequence_hash(last, local);
-            self.known.push(next);
             last = Some(next);
-        }
+            next
+        }));
         self.known[position]
     }
 }

@@ -1,4 +1,5 @@
-//! What the conformance suite cannot see: identity inside a jump, laziness, limits, memory, order of a dump, threads.
+//! What the conformance suite cannot see: identity inside a jump, laziness, limits, memory, order of a dump,
+//! threads.
 
 use std::collections::BTreeMap;
 
@@ -222,11 +223,11 @@ mod memory {
     fn a_hundred_thousand_short_lived_workers_leave_nothing() {
         let mut index = &PositionalIndexer::new();
         for worker in 0..100_000 {
-            index.apply(rank(worker), &store(None, [worker, 1, 2])).unwrap();
+            index.apply(rank(worker), &store(None, [worker + 10, 1, 2])).unwrap();
             match worker % 3 {
                 0 => assert_eq!(index.remove_worker(WorkerId::new(worker)).removed, 3),
                 1 => assert_eq!(index.apply(rank(worker), &KvEvent::Cleared).unwrap().removed, 3),
-                _ => assert_eq!(index.apply(rank(worker), &remove([1, worker, 2])).unwrap().removed, 3),
+                _ => assert_eq!(index.apply(rank(worker), &remove([1, worker + 10, 2])).unwrap().removed, 3),
             }
         }
         assert_nothing_left(index);
@@ -303,7 +304,8 @@ mod dumps {
             }
             (&copy).apply(from, &event).unwrap();
         });
-        assert_eq!(sizes, [1024, 10, 3, 1024, 952, 1]);
+        // Which of the two branches goes on in the run that starts at 10 is not specified.
+        assert_eq!((sizes[0], sizes[1] + sizes[2], &sizes[3..]), (1024, 13, &[1024, 952, 1][..]));
         assert_eq!(starts, [0, 10, 15, 1024, 2048]);
         assert_eq!(copy.find(&query(0..3000)).blocks(rank(1)), 5);
         (&copy).apply(rank(1), &store(Some(4), [5])).unwrap();

@@ -1,12 +1,14 @@
 //! What ships.
 
+use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 
 pub(crate) use std::sync::Arc;
 
-pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Panicked;
+use super::rank::RANKS;
 
 pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,6 +27,47 @@ pub(crate) mod thread {
     pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
         std::thread::Builder::new().name(name).spawn(run)
     }
+}
+
+/// A lock that this thread holds, by its rank. Checked in debug builds, nothing at all in others.
+pub(crate) struct Held(());
+
+impl Held {
+    /// The thread is about to take a lock of a rank of which it may hold `most`.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, when it holds a lock of a higher rank, or as many of this one: that can deadlock.
+    pub(crate) fn enter(rank: usize, most: usize) -> Self {
+        if cfg!(debug_assertions) {
+            HELD.with(|held| {
+                let mut counts = held.get();
+                let higher = counts[rank + 1..].iter().any(|&count| count > 0);
+                assert!(
+                    !higher && counts[rank] < most,
+                    "out of lock order: rank {rank} while {counts:?} are held"
+                );
+                counts[rank] += 1;
+                held.set(counts);
+            });
+        }
+        Self(())
+    }
+
+    pub(crate) fn leave(&self, rank: usize) {
+        if cfg!(debug_assertions) {
+            HELD.with(|held| {
+                let mut counts = held.get();
+                counts[rank] -= 1;
+                held.set(counts);
+            });
+        }
+    }
+}
+
+thread_local! {
+    /// Locks that this thread holds, by rank.
+    static HELD: Cell<[usize; RANKS]> = const { Cell::new([0; RANKS]) };
 }
 
 /// Runs `act` and stops a panic in it.

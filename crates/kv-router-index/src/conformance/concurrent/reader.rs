@@ -15,7 +15,7 @@ pub(super) fn run(
     clock: &Clock,
     mut rng: Rng,
     consistency: Consistency,
-) -> Result<ConcurrentReport, FailedRun> {
+) -> Result<ConcurrentReport, Box<FailedRun>> {
     let mut report = ConcurrentReport::default();
     let mut out = Overlaps::new();
     let mut done = Vec::with_capacity(board.ranks.len());
@@ -35,7 +35,7 @@ pub(super) fn run(
         for overlap in out.iter() {
             let rank = overlap.worker();
             if board.log(rank).is_none() || found.insert(rank, *overlap).is_some() {
-                return Err(FailedRun::Stranger { rank });
+                return Err(Box::new(FailedRun::Stranger { rank }));
             }
         }
         let bounded = out.best().filter(|_| out.is_lower_bound()).map(Overlap::worker);
@@ -54,7 +54,7 @@ pub(super) fn run(
             };
             if !right {
                 let (rank, query) = (log.id, query.clone());
-                return Err(FailedRun::Score { rank, query, found: answer, states });
+                return Err(Box::new(FailedRun::Score { rank, query, found: answer, states }));
             }
         }
     }

@@ -48,7 +48,7 @@ impl Writer {
         index: &T,
         board: &Board,
         clock: &Clock,
-    ) -> Result<(Oracle, u64), FailedRun>
+    ) -> Result<(Oracle, u64), Box<FailedRun>>
     where
         for<'a> &'a T: ApplyEvents,
     {
@@ -72,7 +72,7 @@ impl Writer {
         board: &Board,
         from: WorkerRank,
         event: KvEvent,
-    ) -> Result<(), FailedRun>
+    ) -> Result<(), Box<FailedRun>>
     where
         for<'a> &'a T: ApplyEvents,
     {
@@ -89,7 +89,7 @@ impl Writer {
         board: &Board,
         worker: WorkerId,
         ranks: &[WorkerRank],
-    ) -> Result<(), FailedRun>
+    ) -> Result<(), Box<FailedRun>>
     where
         for<'a> &'a T: ApplyEvents,
     {
@@ -190,6 +190,6 @@ fn check(
     event: Option<KvEvent>,
     expected: Result<Applied, ApplyError>,
     found: Result<Applied, ApplyError>,
-) -> Result<(), FailedRun> {
-    if expected == found { Ok(()) } else { Err(FailedRun::Event { from, event, expected, found }) }
+) -> Result<(), Box<FailedRun>> {
+    if expected == found { Ok(()) } else { Err(Box::new(FailedRun::Event { from, event, expected, found })) }
 }

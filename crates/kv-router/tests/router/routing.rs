@@ -1,13 +1,11 @@
 //! The router as a gateway uses it.
 
-mod support;
-
+use crate::support::{Fleet, rank, worker};
 use kv_router::{
     ApplyBatchError, BatchReport, BlockSize, Constraints, HashContext, Incarnation, JoinError, KvEvent,
     LeaveError, Pin, Prompt, RequestId, RouteError, RouteRequest, Router, RouterConfig, StreamFreshness,
     Tier, WorkerSpec,
 };
-use support::{Fleet, rank, worker};
 
 #[test]
 fn a_warm_worker_wins_and_a_busy_one_does_not() {
@@ -237,8 +235,11 @@ fn refused_events_are_counted_and_their_neighbours_apply() {
     let tokens: Vec<u32> = (0..64).collect();
     let good = fleet.stored(0, &tokens, 4);
     let KvEvent::Stored { blocks, .. } = &good else { panic!("a store") };
-    let orphan =
-        KvEvent::Stored { tier: Tier::Device, parent: Some(support::name(99, 99)), blocks: blocks.clone() };
+    let orphan = KvEvent::Stored {
+        tier: Tier::Device,
+        parent: Some(crate::support::name(99, 99)),
+        blocks: blocks.clone(),
+    };
     let twice = KvEvent::Stored { tier: Tier::Device, parent: None, blocks: vec![blocks[0], blocks[0]] };
     let report: BatchReport = fleet.apply(0, vec![orphan, twice, good.clone()]);
     assert_eq!((report.events.unknown_parent, report.events.invalid_sequence), (1, 1));

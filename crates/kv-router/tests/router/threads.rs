@@ -1,11 +1,9 @@
 //! Joining, leaving, events and requests from many threads at once.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{Fleet, rank, worker};
 use kv_router::{Occupancy, RouteRequest, WorkerSpec};
-use support::{Fleet, rank, worker};
 
 #[test]
 fn a_worker_that_leaves_amid_its_events_leaves_nothing() {
@@ -52,7 +50,7 @@ fn load_ends_at_zero_whatever_happens_to_the_fleet() {
                     let prompt: Vec<u32> = tokens.into_iter().cycle().take(100).collect();
                     held.extend(router.route(&RouteRequest::from_tokens(&prompt)));
                     if held.len() > 20 {
-                        held.swap_remove(request as usize % 20);
+                        drop(held.swap_remove(request as usize % 20));
                     }
                 }
             });

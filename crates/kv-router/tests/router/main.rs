@@ -1,0 +1,6 @@
+//! The router as a gateway uses it, alone and from many threads.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod routing;
+mod support;
+mod threads;

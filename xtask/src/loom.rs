@@ -1,0 +1,146 @@
+//! `cargo xtask loom`: every interleaving of a few operations, and the proof that the models can fail.
+//!
+//! The models are `crates/kv-router-index/tests/loom.rs`, over the real types. With `--mutate` each bug of the list in
+//! `loom/mutations.rs` is planted into a copy of the checkout, and the model named beside it must fail there.
+
+mod mutations;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::error::Error;
+use crate::flags::Loom;
+use crate::shell::{Program, Shell};
+use mutations::{MUTATIONS, Mutation};
+
+/// Where models are built: not with the ordinary targets, which other flags would rebuild each time.
+const TARGET: &str = "target/loom";
+/// Where bugs are planted.
+const COPY: &str = "target/loom/tree";
+
+impl Loom {
+    /// Runs the models whose name contains `model`, or plants the bugs that such models must catch.
+    pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
+        let wanted = self.model.as_deref().unwrap_or_default();
+        if self.mutate { mutate(shell, wanted) } else { test(shell, shell.root(), wanted).run() }
+    }
+}
+
+fn mutate(shell: &Shell, wanted: &str) -> Result<(), Error> {
+    let copy = shell.root().join(COPY);
+    copy_checkout(shell, &copy)?;
+    let mut missed = 0;
+    let chosen: Vec<_> = MUTATIONS.iter().filter(|mutation| mutation.model.contains(wanted)).collect();
+    for mutation in &chosen {
+        let caught = try_out(shell, &copy, mutation)?;
+        missed += usize::from(!caught);
+        println!("{:<8}{} by {}", if caught { "caught" } else { "MISSED" }, mutation.name, mutation.model);
+    }
+    match missed {
+        0 => {
+            println!("loom: {} planted bugs, each caught", chosen.len());
+            Ok(())
+        }
+        count => Err(Error::Findings { command: "loom", count }),
+    }
+}
+
+/// Plants a bug, runs its model, and takes the bug out again. Tells whether the model failed.
+fn try_out(shell: &Shell, copy: &Path, mutation: &Mutation) -> Result<bool, Error> {
+    let path = copy.join(mutation.file);
+    let original = read(&path)?;
+    write(&path, &original.replacen(mutation.find, mutation.replace, 1))?;
+    // Built apart: a bug that does not compile proves nothing about the model.
+    let result = build(shell, copy).run().and_then(|()| match test(shell, copy, mutation.model).read() {
+        Ok(_) => Ok(false),
+        Err(Error::Failed { .. }) => Ok(true),
+        Err(error) => Err(error),
+    });
+    write(&path, &original)?;
+    result
+}
+
+fn build(shell: &Shell, root: &Path) -> Program {
+    cargo(shell, root).args(["--no-run"])
+}
+
+fn test(shell: &Shell, root: &Path, wanted: &str) -> Program {
+    // One after the other: each says how many interleavings it had.
+    cargo(shell, root).args(["--", "--nocapture", "--test-threads=1", wanted])
+}
+
+fn cargo(shell: &Shell, root: &Path) -> Program {
+    shell
+        .cargo()
+        .args(["test", "--profile", "loom", "--package", "kv-router-index", "--test", "loom"])
+        .args([OsString::from("--manifest-path"), root.join("Cargo.toml").into_os_string()])
+        .args([OsString::from("--target-dir"), shell.root().join(TARGET).into_os_string()])
+        .env("RUSTFLAGS", "--cfg kv_router_loom")
+}
+
+/// Copies what git would commit. What was copied before and is the same keeps its time, so cargo does not build it again.
+fn copy_checkout(shell: &Shell, copy: &Path) -> Result<(), Error> {
+    let listed = shell.git().args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]).read()?;
+    for path in String::from_utf8_lossy(&listed).split('\0').filter(|path| !path.is_empty()) {
+        let (from, to) = (shell.root().join(path), copy.join(path));
+        let bytes = match fs::read(&from) {
+            Ok(bytes) => bytes,
+            // Deleted and not yet committed, or a folder of its own.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => {
+                continue;
+            }
+            Err(source) => return Err(Error::Read { path: from, source }),
+        };
+        if fs::read(&to).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        let written = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&to, bytes));
+        written.map_err(|source| Error::Write { path: to, source })?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &str) -> String {
+        read(&Shell::at_workspace_root().root().join(path)).unwrap()
+    }
+
+    fn models() -> Vec<String> {
+        let tests = text("crates/kv-router-index/tests/loom.rs");
+        tests.split("#[test]\nfn ").skip(1).map(|rest| rest.split('(').next().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_bug_can_be_planted_in_one_place_and_has_a_model() {
+        let models = models();
+        for Mutation { name, file, find, replace, model } in MUTATIONS {
+            assert_eq!(text(file).matches(find).count(), 1, "{name}: `find` must occur once in {file}");
+            assert_ne!(find, replace, "{name}");
+            assert!(models.iter().any(|known| known == model), "{name}: no model {model}");
+        }
+    }
+
+    #[test]
+    fn the_locking_document_names_every_model() {
+        let document = text("docs/locking.md");
+        for model in models() {
+            assert!(
+                document.contains(&format!("`{model}`")),
+                "docs/locking.md does not say what {model} checks"
+            );
+        }
+    }
+}
