@@ -59,6 +59,7 @@ const RULES: &[Rule] = &[
             "kv-router-types",
             "crossbeam-channel",
             "dashmap",
+            "loom", // under cfg(kv_router_loom) alone: `cargo xtask loom`
             "parking_lot",
             "rustc-hash",
         ],

@@ -40,7 +40,7 @@ fn mutate(shell: &Shell, wanted: &str) -> Result<(), Error> {
     }
     match missed {
         0 => {
-            println!("loom: {} planted bugs, each caught", chosen.len());
+            println!("loom: {0} of {0} planted bugs caught", chosen.len());
             Ok(())
         }
         count => Err(Error::Findings { command: "loom", count }),

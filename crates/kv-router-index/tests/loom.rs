@@ -1,7 +1,7 @@
 //! Every interleaving, within bounds, of a few operations on the real types: `cargo xtask loom`.
 //!
-//! docs/locking.md says which claim each model checks, and `cargo xtask loom --mutate` that each can fail. A model has
-//! at most three threads of at most two operations each, and two preemptions.
+//! docs/locking.md says which claim each model checks, and `cargo xtask loom --mutate` that each can fail. A
+//! model has at most three threads of at most two operations each, and two preemptions.
 #![cfg(kv_router_loom)]
 
 use std::num::NonZeroUsize;
@@ -217,7 +217,8 @@ fn two_removals_of_one_chain() {
     });
 }
 
-/// One worker leaves the node without use; before it can free it, the other holds it, leaves it too, and frees it.
+/// One worker leaves the node without use; before it can free it, the other holds it, leaves it too, and
+/// frees it.
 #[test]
 fn removal_beside_store_and_removal() {
     model("removal_beside_store_and_removal", || {

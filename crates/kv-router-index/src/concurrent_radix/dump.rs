@@ -10,8 +10,8 @@ use crate::DumpEvents;
 use crate::dump::{Held, PlaceId, dump_rank};
 use crate::sync::Arc;
 
-/// Each rank as it is at one moment, in runs of up to 1,024 blocks. Needs memory for the places of one rank at a time,
-/// holds up that rank's events while it copies them, and no event while it emits.
+/// Each rank as it is at one moment, in runs of up to 1,024 blocks. Needs memory for the places of one rank
+/// at a time, holds up that rank's events while it copies them, and no event while it emits.
 impl DumpEvents for ConcurrentRadixTree {
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         let ranks = self.roster.read().all();
@@ -51,7 +51,7 @@ impl Places {
             if before.is_some() {
                 break;
             }
-            let Some(parent) = at.read().parent().map(Arc::clone) else { break };
+            let Some(parent) = at.read().parent().cloned() else { break };
             trail.push(std::mem::replace(&mut at, parent));
         }
         while let Some(node) = trail.pop() {

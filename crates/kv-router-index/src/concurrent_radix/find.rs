@@ -9,7 +9,6 @@ use super::stamps::is_changing;
 use super::watch::Watch;
 use crate::candidates::Candidates;
 use crate::rank_set::Word;
-use crate::sync::Arc;
 use crate::{Certainty, FindOptions, Overlap, Overlaps, PrefixIndex};
 
 /// Walks that hope for the best: one for all ranks, one for those that changed meanwhile.
@@ -167,7 +166,8 @@ impl ConcurrentRadixTree {
         end
     }
 
-    /// Walks down the query while somebody is left, of those holders of the first block whose bits `keep` leaves on.
+    /// Walks down the query while somebody is left, of those holders of the first block whose bits `keep`
+    /// leaves on.
     ///
     /// `keep` runs under the lock of the first node.
     fn walk(
@@ -182,8 +182,8 @@ impl ConcurrentRadixTree {
         let mut next = query.first().and_then(|&first| self.root.child(first));
         let mut depth = 0;
         while let Some(node) = next {
-            // One node at a time: the lock goes before the next is taken. Should the next be freed in between, it is
-            // empty when we come, which is what it was at that time.
+            // One node at a time: the lock goes before the next is taken. Should the next be freed in
+            // between, it is empty when we come, which is what it was at that time.
             let state = node.read();
             if depth == 0 {
                 candidates.begin_with(&state.holders, &mut keep);
@@ -194,7 +194,7 @@ impl ConcurrentRadixTree {
                 break;
             }
             depth += 1;
-            next = query.get(depth as usize).and_then(|&local| state.child(local)).map(Arc::clone);
+            next = query.get(depth as usize).and_then(|&local| state.child(local)).cloned();
             if until == Until::OneIsLeft && next.is_some() && candidates.is_single() {
                 end = End::Early;
                 break;

@@ -33,8 +33,8 @@ impl Rank {
 #[derive(Default)]
 pub(super) struct Names {
     homes: FxHashMap<ExternalSequenceHash, Home>,
-    /// Where several names denote one node in one tier: how many there are beyond the first. Expected to be empty; the
-    /// rank holds the node there until the last of the names goes.
+    /// Where several names denote one node in one tier: how many there are beyond the first. Expected to be
+    /// empty; the rank holds the node there until the last of the names goes.
     twins: FxHashMap<(NodeKey, Tier), u32>,
     /// Set once the rank has left the roster: whoever came for it meanwhile must look there again.
     pub(super) retired: bool,
@@ -74,8 +74,8 @@ impl Names {
         self.homes.iter().map(|(&name, home)| (name, home))
     }
 
-    /// Notes that `name` denotes a node which the rank holds in `tier` now. Gives back where the name was before,
-    /// when that is another node: the caller must let go of it.
+    /// Notes that `name` denotes a node which the rank holds in `tier` now. Gives back where the name was
+    /// before, when that is another node: the caller must let go of it.
     pub(super) fn put(
         &mut self,
         name: ExternalSequenceHash,

@@ -1,8 +1,9 @@
 //! The nodes: who holds a block, and what continues it.
 //!
-//! Locks are taken parent before child and at most two at a time. A node that is linked has a holder, a child, or a
-//! writer that is about to look whether it still has; one that is unlinked is dead, refers to no other node, and never
-//! comes back. So whoever keeps a dead node alive keeps that one node alive, and dropping it recurses into nothing.
+//! Locks are taken parent before child and at most two at a time. A node that is linked has a holder, a
+//! child, or a writer that is about to look whether it still has; one that is unlinked is dead, refers to no
+//! other node, and never comes back. So whoever keeps a dead node alive keeps that one node alive, and
+//! dropping it recurses into nothing.
 
 use kv_router_types::{LocalBlockHash, Tier, TierSet};
 use rustc_hash::FxHashMap;
@@ -83,10 +84,11 @@ impl Node {
 
     /// The child at `local`, kept alive; it may be dead by the time it is looked at.
     pub(super) fn child(&self, local: LocalBlockHash) -> Option<Arc<Self>> {
-        self.read().child(local).map(Arc::clone)
+        self.read().child(local).cloned()
     }
 
-    /// Makes `slot` a holder of the child of `parent` at `local` in `tier`. The child is made if need be, and counted.
+    /// Makes `slot` a holder of the child of `parent` at `local` in `tier`. The child is made if need be, and
+    /// counted.
     ///
     /// The caller has made sure that `parent` stays alive: it is the root, or `slot` holds it.
     pub(super) fn hold_child(
@@ -127,7 +129,8 @@ impl Node {
         state.holders.insert(slot, tier)
     }
 
-    /// Takes `slot` out of the holders in `tiers`, then frees the node, and each ancestor, that nothing needs any more.
+    /// Takes `slot` out of the holders in `tiers`, then frees the node, and each ancestor, that nothing needs
+    /// any more.
     pub(super) fn let_go(node: &Arc<Self>, slot: u32, tiers: TierSet, count: &AtomicUsize) {
         let parent = {
             let mut state = node.state.write();
@@ -145,8 +148,8 @@ impl Node {
 
     /// Frees `node`, then each ancestor that this leaves without use.
     ///
-    /// Between the look that found the node unneeded and the lock of its parent, another rank may have begun to hold
-    /// it, or freed it: so both are looked at again, under both locks.
+    /// Between the look that found the node unneeded and the lock of its parent, another rank may have begun
+    /// to hold it, or freed it: so both are looked at again, under both locks.
     fn free(mut node: Arc<Self>, mut parent: Arc<Self>, count: &AtomicUsize) {
         loop {
             let next = {

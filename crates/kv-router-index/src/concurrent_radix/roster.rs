@@ -15,8 +15,8 @@ pub(super) struct Roster {
     ranks: FxHashMap<WorkerRank, Arc<Rank>>,
     /// Who has each slot.
     ids: Vec<Option<WorkerRank>>,
-    /// The stamps of all slots, 64 a bank. A stamp outlives the rank that moved it, so that a slot with a new owner
-    /// does not look unchanged.
+    /// The stamps of all slots, 64 a bank. A stamp outlives the rank that moved it, so that a slot with a new
+    /// owner does not look unchanged.
     banks: Vec<Arc<Bank>>,
     /// The lowest is used again first, so that sets of slots stay dense.
     free: BTreeSet<u32>,
@@ -26,7 +26,7 @@ pub(super) struct Roster {
 
 impl Roster {
     pub(super) fn get(&self, id: WorkerRank) -> Option<Arc<Rank>> {
-        self.ranks.get(&id).map(Arc::clone)
+        self.ranks.get(&id).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Rank>> {

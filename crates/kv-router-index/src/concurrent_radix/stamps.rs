@@ -1,9 +1,9 @@
 //! Change stamps: how a lookup knows that a rank's state stood still while it walked.
 //!
-//! Each slot has a number that is odd while an event of its rank is under way, and that never comes back. The writer
-//! makes it odd before it touches the first node and even after the last; a lookup reads it before and after.
-//! The stamps of 64 neighbouring slots lie together, as their bits do in the holders of a node, so that a lookup in a
-//! large fleet reads few cache lines.
+//! Each slot has a number that is odd while an event of its rank is under way, and that never comes back. The
+//! writer makes it odd before it touches the first node and even after the last; a lookup reads it before and
+//! after. The stamps of 64 neighbouring slots lie together, as their bits do in the holders of a node, so
+//! that a lookup in a large fleet reads few cache lines.
 
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,8 @@ impl Stamp {
         Self { bank: Arc::clone(bank), at: slot as usize % SLOTS }
     }
 
-    /// Marks the beginning of a change; dropping the guard marks its end. The caller is the only writer of the rank.
+    /// Marks the beginning of a change; dropping the guard marks its end. The caller is the only writer of
+    /// the rank.
     pub(super) fn change(&self) -> Change<'_> {
         let stamp = &self.bank.0[self.at];
         let before = stamp.load(Ordering::Relaxed);

@@ -1,3 +1,5 @@
+//! What is freed, what is limited, and what a lookup does that meets a change.
+
 use std::sync::Weak;
 
 use kv_router_types::{

@@ -16,13 +16,14 @@ use crate::{Applied, ApplyError, ApplyEvents, Inspect, Occupancy};
 /// One tree of blocks shared by all ranks, for many readers and many writers.
 /// See the [module documentation](super) for locks and for why answers are exact.
 ///
-/// Lookups are [`PrefixIndex`](crate::PrefixIndex), on the caller's thread; events go in through [`ApplyEvents`] of
-/// `&ConcurrentRadixTree`, on any thread. The events of one rank must come in order, so from one thread at a time;
-/// [`WriterPool`](crate::WriterPool) sees to that.
+/// Lookups are [`PrefixIndex`](crate::PrefixIndex), on the caller's thread; events go in through
+/// [`ApplyEvents`] of `&ConcurrentRadixTree`, on any thread. The events of one rank must come in order, so
+/// from one thread at a time; [`WriterPool`](crate::WriterPool) sees to that.
 ///
 /// ```
 /// use kv_router_index::{ApplyEvents, ConcurrentRadixTree, PrefixIndex};
-/// use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank};
+/// use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier};
+/// use kv_router_types::{WorkerId, WorkerRank};
 ///
 /// let tree = ConcurrentRadixTree::new();
 /// std::thread::scope(|scope| {
@@ -30,7 +31,8 @@ use crate::{Applied, ApplyError, ApplyEvents, Inspect, Occupancy};
 ///         let mut writer = &tree;
 ///         scope.spawn(move || {
 ///             let block = |n| StoredBlock::new(ExternalSequenceHash::new(n), LocalBlockHash::new(n));
-///             let event = KvEvent::Stored { tier: Tier::Device, parent: None, blocks: vec![block(1), block(2)] };
+///             let blocks = vec![block(1), block(2)];
+///             let event = KvEvent::Stored { tier: Tier::Device, parent: None, blocks };
 ///             writer.apply(WorkerRank::from(WorkerId::new(worker)), &event)
 ///         });
 ///     }
@@ -40,22 +42,23 @@ use crate::{Applied, ApplyError, ApplyEvents, Inspect, Occupancy};
 ///
 /// # Consistency
 ///
-/// Each score of an answer is the exact overlap of that rank at one moment during the lookup, events taken whole: never
-/// a state in the middle of an event, and never parts of two states. Different ranks may be seen at different moments.
-/// A thread that has applied an event sees it in each of its later lookups.
+/// Each score of an answer is the exact overlap of that rank at one moment during the lookup, events taken
+/// whole: never a state in the middle of an event, and never parts of two states. Different ranks may be seen
+/// at different moments. A thread that has applied an event sees it in each of its later lookups.
 ///
 /// # Guarantees
 ///
-/// Exact under any history. A lookup writes nothing but lock words and reference counts, and waits only for the writers of nodes
-/// that it passes; if a rank changes twice during it, also for the one event of that rank that is under way. Nothing
-/// recurses: chains may be as deep as memory allows. Whatever races, the tree has exactly the nodes that a rank holds
-/// or that lead to one once all events have returned, and nothing at all when nobody holds anything.
+/// Exact under any history. A lookup writes nothing but lock words and reference counts, and waits only for
+/// the writers of nodes that it passes; if a rank changes twice during it, also for the one event of that
+/// rank that is under way. Nothing recurses: chains may be as deep as memory allows. Whatever races, the tree
+/// has exactly the nodes that a rank holds or that lead to one once all events have returned, and nothing at
+/// all when nobody holds anything.
 ///
 /// # Cost
 ///
-/// A step of a lookup takes one lock and one reference count beyond what [`RadixTree`](crate::RadixTree) does; a
-/// candidate costs two readings of its stamp. A stored or removed block costs two uncontended locks. Removing a worker looks
-/// at every rank that holds something.
+/// A step of a lookup takes one lock and one reference count beyond what [`RadixTree`](crate::RadixTree)
+/// does; a candidate costs two readings of its stamp. A stored or removed block costs two uncontended locks.
+/// Removing a worker looks at every rank that holds something.
 ///
 /// # Panics
 ///
@@ -126,8 +129,8 @@ impl ConcurrentRadixTree {
         parent: Option<ExternalSequenceHash>,
         blocks: &[StoredBlock],
     ) -> Result<Applied, ApplyError> {
-        // The root is never freed, and a node that this rank holds is not: nobody else releases it, and we have the
-        // lock. The same goes for each block that we hold on the way down.
+        // The root is never freed, and a node that this rank holds is not: nobody else releases it, and we
+        // have the lock. The same goes for each block that we hold on the way down.
         let mut at = match parent {
             None => Arc::clone(&self.root),
             Some(parent) => Arc::clone(&names.get(parent).ok_or(ApplyError::UnknownParent { parent })?.node),
@@ -214,7 +217,8 @@ impl ConcurrentRadixTree {
         applied
     }
 
-    /// Takes one name's copies in `tiers` off a node. The rank stays a holder where another of its names is there too.
+    /// Takes one name's copies in `tiers` off a node. The rank stays a holder where another of its names is
+    /// there too.
     fn release(&self, rank: &Rank, names: &mut Names, node: &Arc<Node>, tiers: TierSet) {
         let tiers = names.without_twins(node, tiers);
         if !tiers.is_empty() {
@@ -222,7 +226,8 @@ impl ConcurrentRadixTree {
         }
     }
 
-    /// Takes a rank without names off the roster. The caller has locked its names, and no change is under way.
+    /// Takes a rank without names off the roster. The caller has locked its names, and no change is under
+    /// way.
     fn retire_if_empty(&self, rank: &Rank, names: &mut Names) {
         if names.len() == 0 && !names.retired {
             names.retired = true;

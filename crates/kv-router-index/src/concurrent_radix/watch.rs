@@ -7,7 +7,8 @@ use crate::Overlap;
 /// Buffers of a concurrent lookup. Emptied by each; kept, so that it allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// Who had each slot when the walk began, and the stamp of then. Only entries of this walk's candidates count.
+    /// Who had each slot when the walk began, and the stamp of then. Only entries of this walk's candidates
+    /// count.
     pub(super) began: Vec<Option<(WorkerRank, u64)>>,
     /// What the walk found: slots with their blocks by tier, shallowest first.
     pub(super) found: Vec<(u32, [u32; Tier::COUNT])>,

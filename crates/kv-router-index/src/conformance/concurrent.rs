@@ -1,11 +1,12 @@
 //! Writers and readers at once: no answer may be one that no interleaving of the events allows.
 //!
-//! Each writer owns some workers and keeps an oracle of its own ranks. Before it applies an event it logs what the
-//! oracle answers to a fixed set of queries once the event is done. A reader notes for each rank how many events were done when its
-//! lookup began and how many had begun when it ended: the answer must be among the states between.
+//! Each writer owns some workers and keeps an oracle of its own ranks. Before it applies an event it logs
+//! what the oracle answers to a fixed set of queries once the event is done. A reader notes for each rank how
+//! many events were done when its lookup began and how many had begun when it ended: the answer must be among
+//! the states between.
 //!
-//! In the end, with all threads gone, the index must answer what the oracles do, and be empty once all workers are
-//! removed.
+//! In the end, with all threads gone, the index must answer what the oracles do, and be empty once all
+//! workers are removed.
 
 mod board;
 mod reader;
@@ -28,7 +29,8 @@ use crate::{Applied, ApplyError, ApplyEvents, Inspect, Occupancy, Oracle, Overla
 pub enum Consistency {
     /// The answer for a rank is right for one moment between two of its events, tiers included.
     WholeEvents,
-    /// The score of a rank is not above what it held at some moment, and not below what it held at all moments.
+    /// The score of a rank is not above what it held at some moment, and not below what it held at all
+    /// moments.
     Between,
 }
 

@@ -32,7 +32,8 @@ impl Lag {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// A bound that this fraction of the lags, from 0 to 1, did not exceed; less than twice what it needs to be.
+    /// A bound that this fraction of the lags, from 0 to 1, did not exceed; less than twice what it needs to
+    /// be.
     pub fn quantile(&self, fraction: f64) -> Duration {
         let rank = (fraction.clamp(0.0, 1.0) * self.count as f64).ceil() as u64;
         let mut below = 0;

@@ -48,7 +48,8 @@ impl Routes {
         self.0.read().workers.clone()
     }
 
-    /// The route of a worker, for one message that is to be settled. A new worker goes to the thread with the fewest.
+    /// The route of a worker, for one message that is to be settled. A new worker goes to the thread with the
+    /// fewest.
     pub(super) fn claim(&self, worker: WorkerId) -> Arc<Route> {
         {
             let table = self.0.read();

@@ -1,3 +1,5 @@
+//! Order, bounds, panics, counts, and what is left of workers that are gone.
+
 use std::num::NonZeroUsize;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

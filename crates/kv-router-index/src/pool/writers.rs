@@ -18,7 +18,8 @@ use crate::sync::{Arc, Mutex, Ordered, rank};
 ///
 /// ```
 /// use kv_router_index::{ConcurrentRadixTree, PoolConfig, PrefixIndex, WriterPool};
-/// use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank};
+/// use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier};
+/// use kv_router_types::{WorkerId, WorkerRank};
 ///
 /// let now = std::time::Instant::now;
 /// let pool = WriterPool::new(ConcurrentRadixTree::new(), &PoolConfig::default(), now)?;
@@ -38,10 +39,11 @@ use crate::sync::{Arc, Mutex, Ordered, rank};
 ///
 /// # Cost
 ///
-/// An event costs its sender two shared locks, one probe of the table of routes and a channel slot, and the time twice
-/// from the host.
+/// An event costs its sender two shared locks, one probe of the table of routes and a channel slot, and the
+/// time twice from the host.
 ///
-/// Dropping the pool closes it, applies what is queued, and waits for its threads; so do not drop it on one of them.
+/// Dropping the pool closes it, applies what is queued, and waits for its threads; so do not drop it on one
+/// of them.
 pub struct WriterPool<I> {
     shared: Arc<Shared<I>>,
     gate: Ordered<{ rank::GATE }, Gate>,
@@ -136,8 +138,8 @@ impl<I> WriterPool<I> {
         Err(EnqueueError::Closed { from, event })
     }
 
-    /// Forgets a worker with all its ranks once everything enqueued for it before has been applied. Waits for room in
-    /// the queue if need be.
+    /// Forgets a worker with all its ranks once everything enqueued for it before has been applied. Waits for
+    /// room in the queue if need be.
     ///
     /// # Errors
     ///
@@ -167,13 +169,15 @@ impl<I> WriterPool<I> {
         let _ = all_done.recv();
     }
 
-    /// Closes the pool to new events, then waits until everything that it took has been applied. Lookups go on.
+    /// Closes the pool to new events, then waits until everything that it took has been applied. Lookups go
+    /// on.
     pub fn drain(&self) {
         *self.gate.write() = Gate::Closed;
         self.flush();
     }
 
-    /// Closes the pool, applies what is queued, ends the threads, and hands over the index with the final counts.
+    /// Closes the pool, applies what is queued, ends the threads, and hands over the index with the final
+    /// counts.
     pub fn shutdown(self) -> (I, PoolStats) {
         self.drain();
         let stats = self.stats();
@@ -221,7 +225,8 @@ impl Drop for Threads {
         // The end of the last sender ends the loop of a thread, after what is queued.
         self.queues.clear();
         for handle in self.handles.drain(..) {
-            // Panics of the index end within its event; should a thread have ended otherwise, its message is on stderr.
+            // Panics of the index end within its event; should a thread have ended otherwise, its message is
+            // on stderr.
             let _ = handle.join();
         }
     }

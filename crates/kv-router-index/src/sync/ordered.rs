@@ -1,7 +1,7 @@
 //! Reader-writer locks that know their place in the lock order of docs/locking.md.
 //!
-//! In debug builds each checks that the thread holds no lock of a higher rank, so every test checks the order. In other
-//! builds this is the lock alone.
+//! In debug builds each checks that the thread holds no lock of a higher rank, so every test checks the
+//! order. In other builds this is the lock alone.
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,9 +14,6 @@ pub(crate) mod rank {
     pub(crate) const NAMES: usize = 2;
     pub(crate) const NODE: usize = 3;
     pub(crate) const ROSTER: usize = 4;
-
-    /// How many ranks there are.
-    pub(crate) const RANKS: usize = 5;
 
     /// How many locks of a rank a thread may hold: of nodes a parent and its child.
     pub(super) const fn most(rank: usize) -> usize {

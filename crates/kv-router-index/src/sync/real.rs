@@ -8,7 +8,7 @@ pub(crate) use std::sync::Arc;
 pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Panicked;
-use super::rank::RANKS;
+use super::rank::ROSTER;
 
 pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -64,6 +64,9 @@ impl Held {
         }
     }
 }
+
+/// How many ranks there are.
+const RANKS: usize = ROSTER + 1;
 
 thread_local! {
     /// Locks that this thread holds, by rank.
