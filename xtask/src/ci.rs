@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::flags::{Ci, Layers, Test, Tidy};
+use crate::flags::{Ci, Layers, Loom, Test, Tidy};
 use crate::shell::{Shell, now, seconds};
 
 /// A step by name.
@@ -17,6 +17,7 @@ const STEPS: &[Step] = &[
     ("layers", |shell| Layers.run(shell)),
     ("clippy", clippy),
     ("doc", doc),
+    ("loom", |shell| Loom::default().run(shell)),
     ("test", |shell| Test::default().run(shell)),
 ];
 
