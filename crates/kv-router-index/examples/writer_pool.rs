@@ -1,4 +1,5 @@
 //! Four engines write, the router looks up meanwhile: `cargo run -p kv-router-index --example writer_pool`.
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::error::Error;
 use std::time::Instant;
