@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use kv_router_schedule::{Capacity, StreamFreshness, WorkerTraits};
+use kv_router_transport::Incarnation;
 use kv_router_types::{BlockSize, DpRank, WorkerId, WorkerRank};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -23,6 +24,9 @@ pub struct WorkerSpec {
     pub traits: WorkerTraits,
     /// What each rank can bear, for the busy thresholds. Default: unknown, never busy.
     pub capacity: Capacity,
+    /// The life that its engine is in, if it is known: batches of an older one are stale, however late they come.
+    /// Default: the lowest, which takes any. A worker that comes back after a restart should say which life it is.
+    pub incarnation: Incarnation,
 }
 
 impl WorkerSpec {
@@ -31,7 +35,13 @@ impl WorkerSpec {
 
     /// One rank, no labels, every adapter, unknown capacity.
     pub fn new(block_size: BlockSize) -> Self {
-        Self { block_size, ranks: 1, traits: WorkerTraits::default(), capacity: Capacity::default() }
+        Self {
+            block_size,
+            ranks: 1,
+            traits: WorkerTraits::default(),
+            capacity: Capacity::default(),
+            incarnation: Incarnation::default(),
+        }
     }
 
     /// With this many data-parallel ranks.
@@ -45,6 +55,13 @@ impl WorkerSpec {
     #[must_use]
     pub fn with_traits(mut self, traits: WorkerTraits) -> Self {
         self.traits = traits;
+        self
+    }
+
+    /// In this life of its engine.
+    #[must_use]
+    pub fn with_incarnation(mut self, incarnation: Incarnation) -> Self {
+        self.incarnation = incarnation;
         self
     }
 

@@ -7,8 +7,8 @@ use std::time::Instant;
 use kv_router_index::{Applied, ApplyError};
 use kv_router_schedule::StreamFreshness;
 use kv_router_transport::{
-    Action, EventBatch, ForgetReason, Numbered, SequencerConfig, SequencerCounters, SkipReason, Standing,
-    StreamSequencer,
+    Action, EventBatch, ForgetReason, Incarnation, Numbered, SequencerConfig, SequencerCounters, SkipReason,
+    Standing, StreamSequencer,
 };
 use kv_router_types::{KvEvent, WorkerRank};
 
@@ -26,6 +26,8 @@ pub struct EventCounters {
     pub invalid_sequence: u64,
     /// Stores refused because the rank is at its limit.
     pub rank_full: u64,
+    /// Stores refused because the index is at its limit: raise it, or find out whose removals are lost.
+    pub index_full: u64,
     /// Stores refused for a reason that this version does not tell apart.
     pub refused_otherwise: u64,
 }
@@ -37,6 +39,7 @@ impl EventCounters {
             Err(ApplyError::UnknownParent { .. }) => self.unknown_parent += 1,
             Err(ApplyError::InvalidBlockSequence { .. }) => self.invalid_sequence += 1,
             Err(ApplyError::RankFull { .. }) => self.rank_full += 1,
+            Err(ApplyError::IndexFull { .. }) => self.index_full += 1,
             Err(_) => self.refused_otherwise += 1,
         }
     }
@@ -46,12 +49,17 @@ impl EventCounters {
         self.unknown_parent += other.unknown_parent;
         self.invalid_sequence += other.invalid_sequence;
         self.rank_full += other.rank_full;
+        self.index_full += other.index_full;
         self.refused_otherwise += other.refused_otherwise;
     }
 
     /// Events that were refused, for whatever reason.
     pub fn refused(&self) -> u64 {
-        self.unknown_parent + self.invalid_sequence + self.rank_full + self.refused_otherwise
+        self.unknown_parent
+            + self.invalid_sequence
+            + self.rank_full
+            + self.index_full
+            + self.refused_otherwise
     }
 }
 
@@ -103,15 +111,17 @@ pub(crate) struct Stream {
     /// Reused from batch to batch.
     actions: Vec<Action<()>>,
     counters: EventCounters,
+    /// Batches of an older life than this never apply.
+    oldest: Incarnation,
     /// Set when the worker leaves. Whoever still has the rank in hand must not bring its blocks back.
     closed: bool,
 }
 
 impl Stream {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(oldest: Incarnation) -> Self {
         let config = SequencerConfig::default();
         let sequencer = StreamSequencer::new(config).expect("the default configuration is valid");
-        Self { sequencer, actions: Vec::new(), counters: EventCounters::default(), closed: false }
+        Self { sequencer, actions: Vec::new(), counters: EventCounters::default(), oldest, closed: false }
     }
 
     pub(crate) fn close(&mut self) {
@@ -122,6 +132,7 @@ impl Stream {
         RankStatus {
             worker,
             freshness: freshness(self.sequencer.standing()),
+            suspect: self.sequencer.is_suspect(),
             stream: self.sequencer.counters(),
             events: self.counters,
         }
@@ -136,6 +147,9 @@ impl Stream {
     ) -> Option<BatchReport> {
         if self.closed {
             return None;
+        }
+        if batch.incarnation < self.oldest {
+            return Some(self.report(EventCounters::default(), Some(SkipReason::Stale), None));
         }
         let numbered = Numbered {
             incarnation: batch.incarnation,
@@ -158,7 +172,8 @@ impl Stream {
                 }
                 Action::Forget(reason) => {
                     events.record(index.apply(batch.from, &KvEvent::Cleared));
-                    forgot = Some(*reason);
+                    // The first reason is the cause; others follow from it.
+                    forgot = forgot.or(Some(*reason));
                 }
                 Action::Skip { reason, .. } => skipped = Some(*reason),
                 Action::RequestReplay(_) | Action::RequestSnapshot(_) => {
@@ -166,8 +181,21 @@ impl Stream {
                 }
             }
         }
+        if events.refused() > 0 {
+            // What the engine holds from here on is more than what is known of it.
+            self.sequencer.mark_suspect();
+        }
         self.counters.add(&events);
-        Some(BatchReport { events, skipped, forgot, freshness: freshness(self.sequencer.standing()) })
+        Some(self.report(events, skipped, forgot))
+    }
+
+    fn report(
+        &self,
+        events: EventCounters,
+        skipped: Option<SkipReason>,
+        forgot: Option<ForgetReason>,
+    ) -> BatchReport {
+        BatchReport { events, skipped, forgot, freshness: freshness(self.sequencer.standing()) }
     }
 }
 
@@ -185,8 +213,10 @@ fn freshness(standing: Standing) -> StreamFreshness {
 pub struct RankStatus {
     /// The rank.
     pub worker: WorkerRank,
-    /// How far its overlap can be trusted.
+    /// Whether its stream has what it needs to be complete.
     pub freshness: StreamFreshness,
+    /// Whether the index refused some of its events since it was last forgotten: it holds more than is known of it.
+    pub suspect: bool,
     /// Batches applied, skipped and lost.
     pub stream: SequencerCounters,
     /// Events applied and refused.

@@ -21,9 +21,11 @@
 //!
 //! # Guarantees
 //!
-//! * The overlap of a rank is exactly what its events say, under any history of them ([`kv_router_index`]).
-//! * A request counts as load from the decision until its booking is dropped, whatever happens in between.
-//! * Events of a worker that left change nothing any more.
+//! * The overlap of a rank is exactly what its events say, under any history of them ([`kv_router_index`]). Events that
+//!   are lost or refused make it smaller, never larger, and are counted.
+//! * A request counts as load from the decision until its booking is dropped, it expires, or its worker leaves.
+//! * Events of a worker that left change nothing any more, and those of a life before
+//!   [`WorkerSpec::incarnation`] never do.
 //! * Equal seeds and equal calls on one thread give equal decisions.
 //! * No async runtime, no thread of its own, no I/O.
 //!
@@ -62,7 +64,7 @@ pub use kv_router_schedule::{
     Adapters, Capacity, Constraints, CostConfig, CostTerms, Explanation, FilterConfig, Pin, StaleRule,
     StreamFreshness, Taint, WorkerSet, WorkerTraits,
 };
-pub use kv_router_transport::{EventBatch, Incarnation};
+pub use kv_router_transport::{EventBatch, ForgetReason, Incarnation, SequencerCounters, SkipReason};
 pub use kv_router_types::{
     BlockSize, DpRank, ExternalSequenceHash, KvEvent, LocalBlockHash, RequestId, StoredBlock, Tier, WorkerId,
     WorkerRank,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kv_router_hash::{BlockHasher, HashScheme, sequence_hashes_into};
 use kv_router_index::Overlaps;
 use kv_router_load::{LoadSnapshot, Membership, RankLoad};
-use kv_router_schedule::{Candidate, Scratch};
+use kv_router_schedule::{Candidate, Scratch, StreamFreshness};
 use kv_router_types::{LocalBlockHash, SequenceHash, Tier, WorkerRank};
 use rustc_hash::FxHashMap;
 
@@ -52,25 +52,42 @@ impl Room {
     pub(crate) fn line_up(&mut self, fleet: &Arc<Fleet>) {
         self.columns.refresh(fleet, &self.loads);
         self.columns.place(&self.overlaps);
+        self.columns.judge();
     }
 
     /// The candidates, in the order of `loads`. `blocks` is what the prompt takes on a rank that shares none of it.
     pub(crate) fn candidates(&self, blocks: u32) -> impl Iterator<Item = Candidate<'_>> {
-        let known = self.loads.iter().zip(&self.columns.ranks).zip(&self.columns.overlap);
-        known.filter_map(move |((load, rank), overlap)| {
-            rank.as_deref().map(|rank| candidate(rank, &load, *overlap, blocks))
+        let known = self.loads.iter().zip(&self.columns.ranks);
+        let seen = self.columns.overlap.iter().zip(&self.columns.freshness);
+        known.zip(seen).filter_map(move |((load, rank), (overlap, freshness))| {
+            rank.as_deref().map(|rank| candidate(rank, &load, *overlap, *freshness, blocks))
         })
+    }
+
+    /// Whether the rank that was looked at is the one that `fleet` has now, not another life of it.
+    pub(crate) fn is_current(&self, worker: WorkerRank, fleet: &Fleet) -> bool {
+        match (self.columns.fleet.get(worker), fleet.get(worker)) {
+            (Some(seen), Some(now)) => Arc::ptr_eq(seen, now),
+            _ => false,
+        }
     }
 
     /// The candidate of one rank.
     pub(crate) fn candidate(&self, worker: WorkerRank, blocks: u32) -> Option<Candidate<'_>> {
         let position = *self.columns.position.get(&worker)? as usize;
         let rank = self.columns.ranks[position].as_deref()?;
-        Some(candidate(rank, &self.loads.get(position)?, self.columns.overlap[position], blocks))
+        let (overlap, freshness) = (self.columns.overlap[position], self.columns.freshness[position]);
+        Some(candidate(rank, &self.loads.get(position)?, overlap, freshness, blocks))
     }
 }
 
-fn candidate<'r>(rank: &'r Rank, load: &RankLoad, overlap: [u32; Tier::COUNT], blocks: u32) -> Candidate<'r> {
+fn candidate<'r>(
+    rank: &'r Rank,
+    load: &RankLoad,
+    overlap: [u32; Tier::COUNT],
+    stream: StreamFreshness,
+    blocks: u32,
+) -> Candidate<'r> {
     Candidate {
         worker: rank.id,
         overlap,
@@ -79,7 +96,7 @@ fn candidate<'r>(rank: &'r Rank, load: &RankLoad, overlap: [u32; Tier::COUNT], b
         active_requests: load.load.requests,
         incoming_blocks: blocks.saturating_sub(load.shared_blocks),
         capacity: rank.capacity,
-        stream: rank.freshness(),
+        stream,
         traits: &rank.traits,
     }
 }
@@ -93,6 +110,8 @@ struct Columns {
     ranks: Vec<Option<Arc<Rank>>>,
     position: FxHashMap<WorkerRank, u32>,
     overlap: Vec<[u32; Tier::COUNT]>,
+    /// Read once a decision, so that all of it judges a rank alike.
+    freshness: Vec<StreamFreshness>,
     /// Positions where `overlap` is not zero, to be cleared by the next decision.
     touched: Vec<u32>,
 }
@@ -112,6 +131,13 @@ impl Columns {
         self.overlap.clear();
         self.overlap.resize(loads.len(), [0; Tier::COUNT]);
         self.touched.clear();
+    }
+
+    fn judge(&mut self) {
+        let freshness =
+            |rank: &Option<Arc<Rank>>| rank.as_deref().map_or(StreamFreshness::Cold, Rank::freshness);
+        self.freshness.clear();
+        self.freshness.extend(self.ranks.iter().map(freshness));
     }
 
     /// Costs as many steps as ranks hold something, not as there are ranks.

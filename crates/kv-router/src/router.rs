@@ -33,12 +33,12 @@ const IDLE_ROOMS: usize = 64;
 
 /// Routes requests to the worker rank that already holds their prefix, unless it is too busy.
 ///
-/// `Send + Sync`: share it behind an `Arc`. No method waits for anything but short locks.
+/// `Send + Sync`: share it behind an `Arc`. No method but [`dump`](Self::dump) holds a lock for long.
 ///
 /// # Consistency
 ///
-/// A decision sees the index, the load and the fleet as they are when it looks at each. A rank that leaves in
-/// between is not booked: the decision is made again.
+/// A decision sees the fleet, the index and the load as they are when it looks at each. When the rank that it chose
+/// has left by then, or left and joined again, the decision is made again, a few times at most.
 ///
 /// # Locking
 ///
@@ -130,7 +130,7 @@ impl Router {
     ///
     /// [`JoinError`]; the fleet is then unchanged.
     pub fn join(&self, worker: WorkerId, spec: WorkerSpec) -> Result<(), JoinError> {
-        let WorkerSpec { block_size, ranks, mut traits, capacity } = spec;
+        let WorkerSpec { block_size, ranks, mut traits, capacity, incarnation } = spec;
         let ours = self.scheme().block_size();
         if ranks == 0 || ranks > WorkerSpec::MAX_RANKS {
             return Err(JoinError::RankCount { worker, ranks });
@@ -147,7 +147,8 @@ impl Router {
             return Err(JoinError::AlreadyJoined { worker });
         }
         let ids = (0..ranks).map(|rank| WorkerRank::new(worker, DpRank::new(rank)));
-        let joining = ids.clone().map(|id| Rank::new(id, Arc::clone(&traits), capacity, Stream::new()));
+        let joining =
+            ids.clone().map(|id| Rank::new(id, Arc::clone(&traits), capacity, Stream::new(incarnation)));
         // The fleet first: a rank that has load but is not in the fleet is no candidate, the other way round is
         // no candidate either, and events are taken from here on.
         *self.fleet.write() = Arc::new(before.with(worker, joining.collect()));
@@ -163,7 +164,8 @@ impl Router {
 
     /// Removes a worker: its blocks, its load, its ranks. Bookings on it stay valid and count for nothing.
     ///
-    /// Once this returns, no event of its past life changes anything, however late it comes.
+    /// Once this returns, no event of it changes anything, however late it comes, until it joins again. To keep late
+    /// events of its past life out after that too, join with [`WorkerSpec::incarnation`].
     ///
     /// # Errors
     ///
@@ -189,8 +191,9 @@ impl Router {
         self.index.remove_worker(worker);
     }
 
-    /// Takes one batch of events. Batches of one rank must come one after the other; those of different ranks may
-    /// come on as many threads as there are.
+    /// Takes one batch of events. Batches of one rank must come in their order: one that is ahead makes a gap, for
+    /// which everything known of the rank is forgotten. Those of different ranks may come on as many threads as there
+    /// are. Incarnations only grow: a batch with a larger one makes all of a smaller one stale.
     ///
     /// # Errors
     ///
@@ -203,8 +206,9 @@ impl Router {
         };
         let fleet = self.fleet();
         let rank = fleet.get(batch.from).ok_or_else(unknown)?;
+        let now = self.clock.now(); // the caller's code, so not under a lock of ours
         let mut stream = rank.stream.lock();
-        let report = stream.apply(batch, self.clock.now(), &*self.index).ok_or_else(unknown)?;
+        let report = stream.apply(batch, now, &*self.index).ok_or_else(unknown)?;
         rank.set_freshness(report.freshness);
         Ok(report)
     }
@@ -241,6 +245,12 @@ impl Router {
                     }
                     outcome => outcome.map_err(RouteError::Book)?,
                 };
+                // It left and came back meanwhile: what was decided on is not what was booked.
+                let is_same = room.is_current(worker, &self.fleet());
+                if !is_same && attempt < MOST_ATTEMPTS {
+                    attempt += 1;
+                    continue;
+                }
                 let overlap = room.overlaps.get(worker).copied();
                 return Ok(Decision { selection, overlap, prompt_blocks, cost, booking, explanation });
             }
@@ -304,7 +314,8 @@ impl Router {
         }
     }
 
-    /// Writes out the index as events: replayed, they give equal answers. Events wait meanwhile.
+    /// Writes out the index as events: replayed, they give equal answers. Events wait until `emit` has had all, so
+    /// it must be quick, and must not call the router.
     pub fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         self.index.dump(emit);
     }
@@ -346,8 +357,9 @@ impl Router {
 
     /// Looks at overlap, load and fleet.
     fn look(&self, room: &mut Room) {
-        self.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
+        // The fleet first: a rank that is another one by now is noticed before the decision is given out.
         let fleet = self.fleet();
+        self.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
         self.load.snapshot_into(&room.sequence, &mut room.loads);
         room.line_up(&fleet);
     }

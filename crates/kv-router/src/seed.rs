@@ -21,7 +21,8 @@ impl Seeds {
     pub(crate) fn next(&self) -> SplitMix64 {
         // Relaxed: only the uniqueness of the number matters.
         let decision = self.decisions.fetch_add(1, Ordering::Relaxed);
-        // An odd multiplier is a bijection: no two decisions of one seed share a stream.
-        SplitMix64::new(self.seed ^ decision.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        // An odd multiplier is a bijection: no two decisions of one seed share a stream. It is not the increment of
+        // the generator itself, or the second draw of one decision would be the first of the next.
+        SplitMix64::new(self.seed ^ decision.wrapping_mul(0xD1B5_4A32_D192_ED03))
     }
 }

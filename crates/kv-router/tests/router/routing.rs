@@ -3,8 +3,8 @@
 use crate::support::{Fleet, rank, worker};
 use kv_router::{
     ApplyBatchError, BatchReport, BlockSize, Constraints, HashContext, Incarnation, JoinError, KvEvent,
-    LeaveError, Pin, Prompt, RequestId, RouteError, RouteRequest, Router, RouterConfig, StreamFreshness,
-    Tier, WorkerSpec,
+    LeaveError, Pin, Prompt, RequestId, RouteError, RouteRequest, Router, RouterConfig, SkipReason,
+    StreamFreshness, Tier, WorkerSpec,
 };
 
 #[test]
@@ -189,8 +189,11 @@ fn a_worker_that_leaves_takes_everything_along() {
     assert_eq!(fleet.router.apply(&late), Err(ApplyBatchError::UnknownRank { from: rank(1) }));
     assert_eq!(fleet.router.stats().unknown_rank_batches, 1);
 
-    // It comes back as another life: the old booking does not touch the new load.
-    fleet.router.join(worker(1), WorkerSpec::new(fleet.router.scheme().block_size())).unwrap();
+    // It comes back as another life: neither the old booking nor a late event touches the new one.
+    let spec = WorkerSpec::new(fleet.router.scheme().block_size()).with_incarnation(Incarnation::new(2));
+    fleet.router.join(worker(1), spec).unwrap();
+    let late = fleet.batch(1, vec![fleet.stored(1, &tokens, 20)]);
+    assert_eq!(fleet.router.apply(&late).unwrap().skipped, Some(SkipReason::Stale));
     drop(decision);
     assert_eq!(fleet.router.load(rank(1)).unwrap().requests, 0);
     assert_eq!(fleet.router.overlaps(&RouteRequest::from_tokens(&tokens)).unwrap().len(), 0);
@@ -245,6 +248,7 @@ fn refused_events_are_counted_and_their_neighbours_apply() {
     assert_eq!((report.events.unknown_parent, report.events.invalid_sequence), (1, 1));
     assert_eq!((report.events.applied.stored, report.events.refused()), (4, 2));
     assert_eq!(fleet.router.streams()[0].events, report.events);
+    assert!(fleet.router.streams()[0].suspect);
 }
 
 #[test]

@@ -51,6 +51,13 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let mut terminal = Terminal::new(entry.name, workload.len());
         let outcome = replay(&fleet, &workload, policy.as_mut(), &mut terminal)?;
         drop(terminal);
+        if outcome.finished == 0 {
+            return Err(format!(
+                "{}: no request was served; try more --pool-blocks or --engines",
+                entry.name
+            )
+            .into());
+        }
         let report = PolicyReport { policy: entry.name.to_owned(), outcome };
         if args.json {
             writeln!(io::stdout(), "{}", json_line(&report, &comparison.bound))?;
