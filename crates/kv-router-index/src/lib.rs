@@ -73,6 +73,7 @@ mod dump;
 mod holders;
 pub mod oracle;
 mod overlaps;
+pub mod paged;
 pub mod pool;
 pub mod positional;
 pub mod radix;

@@ -1,0 +1,65 @@
+//! Limits of a paged index.
+
+use std::error::Error;
+use std::fmt;
+
+use super::names::MAX_RECORDS;
+use super::words::MAX_SLOTS;
+
+/// Limits of a [`PagedIndex`](super::PagedIndex), checked when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PagedConfig {
+    /// The most names that one rank may hold, 1 to 4,194,304. A store above it is
+    /// [`RankFull`](crate::ApplyError::RankFull). Default: the most.
+    pub max_names_per_rank: usize,
+    /// The most blocks in pages, shared by all ranks, 1 to 536,870,912. A store above it is
+    /// [`IndexFull`](crate::ApplyError::IndexFull). Default: 268,435,456.
+    pub max_nodes: usize,
+    /// The most ranks that hold something at a time, 1 to 262,144. Default: 131,072.
+    pub max_ranks: usize,
+    /// Seed of the hash that spreads pages over the table. Prompts are user input: a process that takes them from
+    /// strangers sets a random one. Default: a constant.
+    pub hash_seed: u64,
+}
+
+impl PagedConfig {
+    const MAX_NODES: usize = 1 << 29;
+
+    pub(super) fn check(&self) -> Result<(), PagedConfigError> {
+        let field = |name, value, max| match value {
+            0 => Err(PagedConfigError { field: name, value, max }),
+            value if value > max => Err(PagedConfigError { field: name, value, max }),
+            _ => Ok(()),
+        };
+        field("max_names_per_rank", self.max_names_per_rank, MAX_RECORDS)?;
+        field("max_nodes", self.max_nodes, Self::MAX_NODES)?;
+        field("max_ranks", self.max_ranks, MAX_SLOTS)
+    }
+}
+
+impl Default for PagedConfig {
+    fn default() -> Self {
+        Self { max_names_per_rank: 1 << 22, max_nodes: 1 << 28, max_ranks: 1 << 17, hash_seed: 0x6b76_2d72 }
+    }
+}
+
+/// A limit out of bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PagedConfigError {
+    /// The field of [`PagedConfig`].
+    pub field: &'static str,
+    /// Its value.
+    pub value: usize,
+    /// The greatest value allowed; the least is 1.
+    pub max: usize,
+}
+
+impl fmt::Display for PagedConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}: set it to 1..={}", self.field, self.value, self.max)
+    }
+}
+
+impl Error for PagedConfigError {}

@@ -1,0 +1,235 @@
+//! Which page hangs where: one flat table for the whole index.
+//!
+//! The key is (parent page, offset, first local hash); the value is a page number, and the page itself says whether
+//! the key is really its own, so an answer is exact whatever the hash does. 256 segments grow one by one. Inside a
+//! segment, buckets are single cache lines: seven slots and a count of entries that went on to the next bucket. A
+//! removed entry leaves an empty slot and lower counts: there are no tombstones and nothing ever moves.
+//!
+//! A segment that grows copies its slots to a table of twice the size and swings one word. The old table is kept for
+//! readers that are still in it and for a later need; all old tables together are smaller than the current one.
+
+use super::lines::{LINE, Line};
+use super::sync::{AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, fence};
+
+const SEGMENTS: usize = 256;
+/// A segment has 1, 2, 4, ... buckets.
+const SIZES: usize = 24;
+const SLOTS: usize = LINE - 1;
+
+/// The hash of a place in the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EdgeHash(u64);
+
+impl EdgeHash {
+    /// `seed` keeps those who choose prompts from choosing buckets.
+    #[inline]
+    pub(super) fn new(parent: u32, offset: usize, local: u64, seed: u64) -> Self {
+        const K: u64 = 0x9e37_79b9_7f4a_7c15;
+        let place = (u64::from(parent) << 10 | offset as u64).wrapping_mul(K) ^ seed;
+        let wide = u128::from(local ^ place) * u128::from(place.rotate_left(32) | 1);
+        let mixed = (wide >> 64) as u64 ^ wide as u64;
+        Self((mixed ^ mixed >> 32).wrapping_mul(K))
+    }
+
+    #[inline]
+    const fn segment(self) -> usize {
+        (self.0 >> 56) as usize
+    }
+
+    /// Tells entries of a bucket apart, and says which bucket in a table of any size.
+    #[inline]
+    const fn tag(self) -> u32 {
+        (self.0 >> 24) as u32
+    }
+}
+
+/// The table.
+pub(super) struct Edges {
+    segments: Box<[Segment]>,
+}
+
+#[derive(Default)]
+struct Segment {
+    /// Bits 0..8 the size in use, the rest a version: a miss counts only if the word has not changed.
+    current: AtomicU64,
+    tables: [OnceLock<Box<[Line]>>; SIZES],
+    /// Entries.
+    writer: Mutex<usize>,
+}
+
+impl Edges {
+    pub(super) fn new() -> Self {
+        Self { segments: (0..SEGMENTS).map(|_| Segment::default()).collect() }
+    }
+
+    /// The first page with the hash that `accept` accepts.
+    #[inline]
+    pub(super) fn find<R>(&self, hash: EdgeHash, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        let segment = &self.segments[hash.segment()];
+        loop {
+            let current = segment.current.load(Ordering::Acquire);
+            let table = segment.tables[(current & 0xff) as usize].get()?;
+            let mask = table.len() - 1;
+            let mut bucket = hash.tag() as usize & mask;
+            for _ in 0..table.len() {
+                let line = &table[bucket].0;
+                for slot in &line[..SLOTS] {
+                    let word = slot.load(Ordering::Acquire);
+                    if (word >> 32) as u32 == hash.tag()
+                        && word != 0
+                        && let Some(found) = accept(word as u32)
+                    {
+                        return Some(found);
+                    }
+                }
+                if line[SLOTS].load(Ordering::Acquire) == 0 {
+                    break;
+                }
+                bucket = (bucket + 1) & mask;
+            }
+            fence(Ordering::Acquire);
+            if segment.current.load(Ordering::Relaxed) == current {
+                return None;
+            }
+        }
+    }
+
+    /// The segment of the hash, for changes. Innermost lock but the allocators'.
+    pub(super) fn lock(&self, hash: EdgeHash) -> LockedSegment<'_> {
+        let segment = &self.segments[hash.segment()];
+        LockedSegment { segment, entries: segment.writer.lock() }
+    }
+
+    /// Entries of the whole table. Not O(1): for audits.
+    pub(super) fn len(&self) -> usize {
+        self.segments.iter().map(|segment| *segment.writer.lock()).sum()
+    }
+
+    /// Bytes allocated.
+    pub(super) fn bytes(&self) -> usize {
+        let tables = self.segments.iter().flat_map(|segment| &segment.tables);
+        tables.filter_map(OnceLock::get).map(|table| table.len() * size_of::<Line>()).sum::<usize>()
+            + SEGMENTS * size_of::<Segment>()
+    }
+}
+
+/// A segment that only we change.
+pub(super) struct LockedSegment<'a> {
+    segment: &'a Segment,
+    entries: MutexGuard<'a, usize>,
+}
+
+impl LockedSegment<'_> {
+    pub(super) fn insert(&mut self, hash: EdgeHash, page: u32) {
+        let table = self.table_with_room();
+        put(table, hash.tag(), page);
+        *self.entries += 1;
+    }
+
+    /// Takes the page out; false when it is not in.
+    pub(super) fn remove(&mut self, hash: EdgeHash, page: u32) -> bool {
+        let Some(table) = self.table() else { return false };
+        let wanted = u64::from(hash.tag()) << 32 | u64::from(page);
+        let mask = table.len() - 1;
+        let home = hash.tag() as usize & mask;
+        for step in 0..table.len() {
+            let line = &table[(home + step) & mask].0;
+            if let Some(slot) = line[..SLOTS].iter().find(|slot| slot.load(Ordering::Relaxed) == wanted) {
+                slot.store(0, Ordering::Release);
+                for passed in 0..step {
+                    let overflow = &table[(home + passed) & mask].0[SLOTS];
+                    overflow.store(overflow.load(Ordering::Relaxed) - 1, Ordering::Release);
+                }
+                *self.entries -= 1;
+                return true;
+            }
+            if line[SLOTS].load(Ordering::Relaxed) == 0 {
+                break;
+            }
+        }
+        false
+    }
+
+    fn table(&self) -> Option<&[Line]> {
+        let size = self.segment.current.load(Ordering::Relaxed) & 0xff;
+        self.segment.tables[size as usize].get().map(|table| &**table)
+    }
+
+    /// The table, grown when three quarters are taken.
+    fn table_with_room(&self) -> &[Line] {
+        let current = self.segment.current.load(Ordering::Relaxed);
+        let size = (current & 0xff) as usize;
+        let table = allocated(&self.segment.tables[size], size);
+        if (*self.entries + 1) * 4 <= table.len() * SLOTS * 3 || size + 1 == SIZES {
+            return table;
+        }
+        let larger = allocated(&self.segment.tables[size + 1], size + 1);
+        for line in table {
+            for slot in &line.0[..SLOTS] {
+                let word = slot.load(Ordering::Relaxed);
+                if word != 0 {
+                    put(larger, (word >> 32) as u32, word as u32);
+                }
+            }
+        }
+        self.segment.current.store((current & !0xff) + 0x100 + size as u64 + 1, Ordering::Release);
+        larger
+    }
+}
+
+fn allocated(table: &OnceLock<Box<[Line]>>, size: usize) -> &[Line] {
+    table.get_or_init(|| (0..1usize << size).map(|_| Line::default()).collect())
+}
+
+/// Writes an entry into the first free slot from its home on. Counts go up before the entry is there, so that a
+/// reader never stops short of it.
+fn put(table: &[Line], tag: u32, page: u32) {
+    let mask = table.len() - 1;
+    let mut bucket = tag as usize & mask;
+    loop {
+        let line = &table[bucket].0;
+        if let Some(slot) = line[..SLOTS].iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
+            slot.store(u64::from(tag) << 32 | u64::from(page), Ordering::Release);
+            return;
+        }
+        line[SLOTS].store(line[SLOTS].load(Ordering::Relaxed) + 1, Ordering::Release);
+        bucket = (bucket + 1) & mask;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_table_is_a_map(steps in prop::collection::vec((0u32..600, any::<bool>()), 1..3000), spread in 0u32..3) {
+            let (edges, mut model) = (Edges::new(), BTreeMap::new());
+            // Without spread every key falls in one segment and, at first, one bucket.
+            let hash = |key: u32| match spread {
+                0 => EdgeHash(u64::from(key) << 40),
+                1 => EdgeHash(u64::from(key % 7) << 24),
+                _ => EdgeHash::new(key, 3, 9, 1),
+            };
+            for (key, store) in steps {
+                if store && !model.contains_key(&key) {
+                    edges.lock(hash(key)).insert(hash(key), key + 1);
+                    model.insert(key, key + 1);
+                } else if !store {
+                    prop_assert_eq!(edges.lock(hash(key)).remove(hash(key), key + 1), model.remove(&key).is_some());
+                }
+                let found = edges.find(hash(key), |page| (page == key + 1).then_some(page));
+                prop_assert_eq!(found, model.get(&key).copied());
+            }
+            for key in 0..600 {
+                let found = edges.find(hash(key), |page| (page == key + 1).then_some(page));
+                prop_assert_eq!(found, model.get(&key).copied());
+            }
+            prop_assert_eq!(edges.len(), model.len());
+        }
+    }
+}

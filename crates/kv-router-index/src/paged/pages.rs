@@ -1,0 +1,276 @@
+//! The tree of pages that all ranks share, and every change of its shape.
+
+use kv_router_types::{LocalBlockHash, StoredBlock};
+
+use super::branches::Branches;
+use super::edges::{EdgeHash, Edges};
+use super::lines::{LINE, Line, Lines, class_for, class_words};
+use super::page::{Header, Headers, Locked, State};
+use super::sync::{AtomicUsize, Ordering, fence};
+use super::tiers::TierRecords;
+use super::words::{Content, Entry, PAGE_BLOCKS, ROOT, Shape};
+
+/// Everything that readers look at but the slots.
+pub(super) struct Pages {
+    pub(super) headers: Headers,
+    pub(super) lines: Lines,
+    pub(super) tiers: TierRecords,
+    pub(super) branches: Branches,
+    edges: Edges,
+    seed: u64,
+    /// Blocks in pages.
+    nodes: AtomicUsize,
+}
+
+/// What [`Pages::open_child`] came to.
+pub(super) enum Opened<'a> {
+    /// The page hangs there already. It is locked and alive.
+    Found(Locked<'a>),
+    /// The page is new, with so many of the blocks in it, and is locked.
+    Created(Locked<'a>, usize),
+}
+
+impl Pages {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            headers: Headers::new(),
+            lines: Lines::new(),
+            tiers: TierRecords::new(),
+            branches: Branches::new(),
+            edges: Edges::new(),
+            seed,
+            nodes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Blocks in pages.
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn edge_count(&self) -> usize {
+        self.edges.len()
+    }
+
+    pub(super) fn edge_bytes(&self) -> usize {
+        self.edges.bytes()
+    }
+
+    fn hash(&self, parent: u32, offset: usize, local: u64) -> EdgeHash {
+        EdgeHash::new(parent, offset, local, self.seed)
+    }
+
+    /// The page that hangs there and begins with `local`, with the state that it had before it was looked at.
+    #[inline]
+    pub(super) fn child(&self, parent: u32, offset: usize, local: u64) -> Option<(u32, &Header, State)> {
+        self.edges.find(self.hash(parent, offset, local), |page| {
+            let header = self.headers.at(page);
+            let state = header.state();
+            let is_it =
+                state.is_alive() && header.shape().hangs_at(parent, offset) && header.first() == local;
+            is_it.then_some((page, header, state))
+        })
+    }
+
+    /// The local hash at `at`. Only for blocks that somebody keeps from going away.
+    pub(super) fn local(&self, header: &Header, at: usize) -> LocalBlockHash {
+        let line = &self.lines.at(header.content().extent())[at / LINE];
+        LocalBlockHash::new(line.0[at % LINE].load(Ordering::Relaxed))
+    }
+
+    /// How many of the page's blocks from `at` on are the same as `wanted`.
+    #[inline]
+    pub(super) fn common(&self, header: &Header, at: usize, wanted: &[StoredBlock]) -> usize {
+        let lines = self.lines.at(header.content().extent());
+        let here = (at..header.shape().len()).map(|at| lines[at / LINE].0[at % LINE].load(Ordering::Relaxed));
+        here.zip(wanted).take_while(|(here, block)| *here == block.local.get()).count()
+    }
+
+    /// Follows `blocks` from `at` on in a locked page, then appends what the page has room for. How many blocks of
+    /// the page are now the same as `blocks`; 0 when the first belongs into a page of its own.
+    pub(super) fn follow(&self, page: &mut Locked<'_>, at: usize, blocks: &[StoredBlock]) -> usize {
+        let len = page.shape().len();
+        let same = if at < len { self.common(page, at, blocks) } else { 0 };
+        let rest = &blocks[same..];
+        if at + same < len || rest.is_empty() || len == PAGE_BLOCKS {
+            return same;
+        }
+        if page.may_continue_at(len) && self.child(page.page(), len, rest[0].local.get()).is_some() {
+            return same;
+        }
+        same + self.append(page, rest)
+    }
+
+    /// Appends as many blocks as there is room for.
+    fn append(&self, page: &mut Locked<'_>, blocks: &[StoredBlock]) -> usize {
+        let (shape, content) = (page.shape(), page.content());
+        let count = blocks.len().min(PAGE_BLOCKS - shape.len());
+        let len = shape.len() + count;
+        let mut extent = content.extent();
+        if len > class_words(extent.class) {
+            extent = self.move_content(page, len);
+        }
+        // Readers who see one of these hashes see the version that the last truncation left.
+        fence(Ordering::Release);
+        write(self.lines.at(extent), shape.len(), &blocks[..count]);
+        page.set_shape(shape.with_len(len));
+        self.nodes.fetch_add(count, Ordering::Relaxed);
+        count
+    }
+
+    /// Moves the content to an extent for `words` words; what fits is copied.
+    fn move_content(&self, page: &mut Locked<'_>, words: usize) -> super::words::Extent {
+        let old = page.content().extent();
+        let new = self.lines.allocate(words);
+        for (to, from) in self.lines.at(new).iter().zip(self.lines.at(old)) {
+            for (to, from) in to.0.iter().zip(&from.0) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        page.set_content(page.content().with_extent(new));
+        page.bump();
+        self.lines.free(old);
+        new
+    }
+
+    /// The page for `blocks[0]` at that offset of a page, or of the root: found or made.
+    ///
+    /// `holder` gives the first entry of a new page, from the number of blocks in it: a page that is visible is held.
+    pub(super) fn open_child(
+        &self,
+        mut parent: Option<&mut Locked<'_>>,
+        offset: usize,
+        blocks: &[StoredBlock],
+        holder: impl Fn(usize) -> Entry,
+    ) -> Opened<'_> {
+        let at = parent.as_ref().map_or(ROOT, |parent| parent.page());
+        let first = blocks[0].local.get();
+        let hash = self.hash(at, offset, first);
+        let may_exist = parent.as_ref().is_none_or(|parent| parent.may_continue_at(offset));
+        loop {
+            if may_exist && let Some((page, ..)) = self.child(at, offset, first) {
+                let page = self.headers.lock(page);
+                // Under the root there is no lock that keeps a page from dying before we have it.
+                if page.is_alive() && page.shape().hangs_at(at, offset) && page.first() == first {
+                    return Opened::Found(page);
+                }
+                continue;
+            }
+            let count = blocks.len().min(PAGE_BLOCKS);
+            let mut page = self.headers.allocate();
+            let extent = self.lines.allocate(count);
+            write(self.lines.at(extent), 0, &blocks[..count]);
+            page.revive(Shape::new(at, offset, count), Content::new(extent, 0), first);
+            page.add_holder(&self.lines, holder(count));
+
+            let mut segment = self.edges.lock(hash);
+            if parent.is_none() && self.child(at, offset, first).is_some() {
+                // Somebody else made it in the meantime.
+                drop(segment);
+                page.kill();
+                page.free_holders(&self.lines);
+                self.lines.free(extent);
+                self.headers.recycle(page.page());
+                continue;
+            }
+            segment.insert(hash, page.page());
+            drop(segment);
+            if let Some(parent) = &mut parent {
+                self.branches.add(&self.lines, parent, offset);
+            }
+            self.nodes.fetch_add(count, Ordering::Relaxed);
+            return Opened::Created(page, count);
+        }
+    }
+
+    /// Cuts off the blocks at the end that nobody holds and nothing hangs behind.
+    pub(super) fn trim(&self, page: &mut Locked<'_>) {
+        let shape = page.shape();
+        let mut end = if page.content().children() > 0 { shape.top() } else { 0 };
+        super::holders::for_each(&self.lines, page, |entry| end = end.max(entry.end()));
+        if end >= shape.len() {
+            return;
+        }
+        page.set_shape(shape.with_len(end));
+        page.bump();
+        self.nodes.fetch_sub(shape.len() - end, Ordering::Relaxed);
+        if end > 0 && class_words(page.content().extent().class) >= 2 * class_words(class_for(end)) {
+            self.move_content(page, end);
+        }
+    }
+
+    /// Takes a rank out of a page for good. Gives back what it held.
+    pub(super) fn unhold(&self, page: u32, slot: u32, hint: u32) {
+        let mut locked = self.headers.lock(page);
+        let Some(before) = locked.remove_holder(&self.lines, slot, hint) else { return };
+        self.tiers.free(before.tiers());
+        if before.end() == locked.shape().len() {
+            self.trim(&mut locked);
+        }
+        let abandoned = is_abandoned(&locked);
+        drop(locked);
+        if abandoned {
+            self.free_page(page);
+        }
+    }
+
+    /// Frees a page that has neither holders nor children, then its parent if that is left with none, and so on.
+    fn free_page(&self, mut page: u32) {
+        loop {
+            let shape = self.headers.at(page).shape();
+            if shape.parent() == ROOT {
+                let mut locked = self.headers.lock(page);
+                if locked.is_alive() && locked.shape().parent() == ROOT && is_abandoned(&locked) {
+                    self.unlink(&mut locked);
+                }
+                return;
+            }
+            let mut parent = self.headers.lock(shape.parent());
+            // Somebody else may have freed it, and its number may be in use elsewhere. While we hold the lock of the
+            // parent a living child stays its child, so the order of the locks is right.
+            let header = self.headers.at(page);
+            if !header.state().is_alive() || header.shape().parent() != parent.page() {
+                return;
+            }
+            let mut locked = self.headers.lock(page);
+            if !is_abandoned(&locked) {
+                return;
+            }
+            self.unlink(&mut locked);
+            drop(locked);
+            self.branches.remove(&self.lines, &mut parent, shape.offset());
+            self.trim(&mut parent);
+            if !is_abandoned(&parent) {
+                return;
+            }
+            page = parent.page();
+        }
+    }
+
+    fn unlink(&self, page: &mut Locked<'_>) {
+        let shape = page.shape();
+        let hash = self.hash(shape.parent(), shape.offset(), page.first());
+        let known = self.edges.lock(hash).remove(hash, page.page());
+        debug_assert!(known, "a live page has an edge");
+        page.kill();
+        self.nodes.fetch_sub(shape.len(), Ordering::Relaxed);
+        self.lines.free(page.content().extent());
+        page.free_holders(&self.lines);
+        self.headers.recycle(page.page());
+    }
+}
+
+fn is_abandoned(page: &Locked<'_>) -> bool {
+    page.holders().count() == 0 && page.content().children() == 0
+}
+
+fn write(lines: &[Line], from: usize, blocks: &[StoredBlock]) {
+    let (first, rest) = blocks.split_at(blocks.len().min((LINE - from % LINE) % LINE));
+    let words = lines[from / LINE].0[from % LINE..].iter();
+    words.zip(first).for_each(|(word, block)| word.store(block.local.get(), Ordering::Relaxed));
+    for (line, blocks) in lines[(from + first.len()) / LINE..].iter().zip(rest.chunks(LINE)) {
+        for (word, block) in line.0.iter().zip(blocks) {
+            word.store(block.local.get(), Ordering::Relaxed);
+        }
+    }
+}

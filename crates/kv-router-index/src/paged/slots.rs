@@ -1,0 +1,109 @@
+//! Small numbers for worker ranks.
+
+use kv_router_types::{DpRank, WorkerId, WorkerRank};
+
+use super::chunks::Chunks;
+use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+
+const CHUNK: usize = 256;
+const ALIVE: u64 = 1 << 32;
+
+/// What a slot number stands for.
+#[derive(Default)]
+pub(super) struct Slot {
+    worker: AtomicU64,
+    /// Bits 0..32 the rank, bit 32 alive: a retired slot is not reported, whatever pages still say.
+    rank: AtomicU64,
+}
+
+impl Slot {
+    /// The rank, unless the slot was retired.
+    #[inline]
+    pub(super) fn rank(&self) -> Option<WorkerRank> {
+        let rank = self.rank.load(Ordering::Acquire);
+        let worker = WorkerId::new(self.worker.load(Ordering::Relaxed));
+        (rank & ALIVE != 0).then(|| WorkerRank::new(worker, DpRank::new(rank as u32)))
+    }
+}
+
+/// Which rank a slot number stands for.
+///
+/// A slot is given to another rank only when no page names it any more, and taking it out of a page changes that page's
+/// version: a reader that looks up a slot before it checks the versions never mistakes one rank for another.
+pub(super) struct Slots {
+    chunks: Chunks<Slot>,
+    free: Mutex<Vec<u32>>,
+    /// Slots ever given out.
+    high: AtomicUsize,
+    /// Retirements so far: between two equal readings no rank changed its slot.
+    retired: AtomicU64,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self {
+            chunks: Chunks::new(CHUNK),
+            free: Mutex::new(Vec::new()),
+            high: AtomicUsize::new(0),
+            retired: AtomicU64::new(0),
+        }
+    }
+
+    /// A slot for the rank; `None` when `limit` are in use.
+    pub(super) fn allocate(&self, rank: WorkerRank, limit: usize) -> Option<u32> {
+        let mut free = self.free.lock();
+        let slot = match free.pop() {
+            Some(slot) => slot,
+            None => {
+                let next = self.high.load(Ordering::Relaxed);
+                if next >= limit {
+                    return None;
+                }
+                self.chunks.ensure(next / CHUNK);
+                self.high.store(next + 1, Ordering::Release);
+                next as u32
+            }
+        };
+        let info = &self.chunks.ensure(slot as usize / CHUNK)[slot as usize % CHUNK];
+        info.worker.store(rank.worker.get(), Ordering::Release);
+        info.rank.store(u64::from(rank.rank.get()) | ALIVE, Ordering::Release);
+        Some(slot)
+    }
+
+    /// Forgets at once, for readers, all that the slot holds.
+    pub(super) fn retire(&self, slot: u32) {
+        if let Some(info) = self.info(slot) {
+            info.rank.store(0, Ordering::Release);
+            self.retired.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes back a slot that no page names.
+    pub(super) fn recycle(&self, slot: u32) {
+        self.retire(slot);
+        self.free.lock().push(slot);
+    }
+
+    #[inline]
+    pub(super) fn retirements(&self) -> u64 {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn info(&self, slot: u32) -> Option<&Slot> {
+        self.chunks.get(slot as usize / CHUNK).map(|chunk| &chunk[slot as usize % CHUNK])
+    }
+
+    /// The 64 slots from `64 * word` on.
+    #[inline]
+    pub(super) fn word(&self, word: usize) -> Option<&[Slot]> {
+        let (chunk, from) = (word * 64 / CHUNK, word * 64 % CHUNK);
+        self.chunks.get(chunk).and_then(|slots| slots.get(from..from + 64))
+    }
+
+    /// Slots ever given out: slot numbers are below.
+    #[inline]
+    pub(super) fn high(&self) -> usize {
+        self.high.load(Ordering::Acquire)
+    }
+}
