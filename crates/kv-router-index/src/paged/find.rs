@@ -245,8 +245,9 @@ impl Shared {
             });
             for (tier, count) in lower.into_iter().enumerate() {
                 // What a page says while it is being changed need not add up; the answer is thrown away then.
+                let count = count.min(by_tier[0]);
                 by_tier[tier + 1] += count;
-                by_tier[0] = by_tier[0].saturating_sub(count);
+                by_tier[0] -= count;
             }
             rest -= here;
             if rest == 0 {

@@ -298,8 +298,15 @@ impl Lane {
 
     /// Takes away the old places of names that the store puts elsewhere, before anything of it is to be seen: a
     /// lookup must not count both. How many names that were.
+    ///
+    /// A block that changes its name by this store is not away for a moment: readers keep seeing it.
     fn release_moved(&mut self, shared: &Shared, parent: Option<Place>, blocks: &[StoredBlock]) -> u64 {
         let spans = self.trace(&shared.pages, parent, blocks);
+        let stays: Vec<(u32, Mask)> = spans
+            .iter()
+            .filter_map(|span| Some((self.by_page.get(span.page)?, span)))
+            .map(|(record, span)| (record, self.records[record as usize].held.part(span.from, span.count)))
+            .collect();
         let mut targets = spans.iter().flat_map(|span| (0..span.count).map(|at| (span.page, span.from + at)));
         let mut moved = 0;
         for block in blocks {
@@ -324,7 +331,18 @@ impl Lane {
             }
             self.mark(place.record());
         }
+        let renamed: Vec<(u32, Mask)> = stays
+            .into_iter()
+            .map(|(record, mut lost)| {
+                lost.remove_all(&self.records[record as usize].held);
+                self.records[record as usize].held.insert_all(&lost);
+                (record, lost)
+            })
+            .collect();
         self.flush_all(&shared.pages);
+        for (record, lost) in renamed {
+            self.records[record as usize].held.remove_all(&lost);
+        }
         moved
     }
 

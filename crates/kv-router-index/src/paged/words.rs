@@ -257,6 +257,24 @@ impl Mask {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// Adds all of another mask.
+    pub(super) fn insert_all(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+
+    /// Takes all of another mask out.
+    pub(super) fn remove_all(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= !other);
+    }
+
+    /// The blocks of this mask among `count` blocks from `from`.
+    pub(super) fn part(&self, from: usize, count: usize) -> Self {
+        let mut range = Self::default();
+        range.insert_range(from, count);
+        range.0.iter_mut().zip(&self.0).for_each(|(word, own)| *word &= own);
+        range
+    }
+
     /// Adds `count` blocks from `from`; false when one of them was in already.
     #[inline]
     pub(super) fn insert_range(&mut self, from: usize, count: usize) -> bool {
@@ -321,6 +339,13 @@ mod tests {
             prop_assert_eq!(mask.iter().collect::<Vec<_>>(), bits.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(mask.end(), bits.last().map_or(0, |at| at + 1));
             prop_assert_eq!(mask.reach(), (0..).take_while(|at| bits.contains(at)).count());
+            let part = mask.part(from, len);
+            prop_assert_eq!(part.iter().collect::<Vec<_>>(), bits.range(from..from + len).copied().collect::<Vec<_>>());
+            let mut rest = mask;
+            rest.remove_all(&part);
+            prop_assert_eq!(rest.count(), mask.count() - part.count());
+            rest.insert_all(&part);
+            prop_assert_eq!(rest, mask);
             let fresh = mask.insert_range(from, len);
             prop_assert_eq!(fresh, bits.range(from..from + len).next().is_none());
             let mut all = bits.clone();
