@@ -7,5 +7,8 @@
 pub mod chart;
 pub mod corpus;
 pub mod open_loop;
+pub mod serial;
+mod shared_prompts;
+pub mod source;
 pub mod subject;
 pub mod truth;

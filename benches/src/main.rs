@@ -11,10 +11,10 @@ use clap::Parser;
 use kv_router_benches::chart;
 use kv_router_benches::corpus::{Corpus, Op};
 use kv_router_benches::open_loop::{Ladder, Point, Threads, find_knee, run};
+use kv_router_benches::serial::{self, Work};
+use kv_router_benches::source::Source;
 use kv_router_benches::subject::{Entry, SUBJECTS, Subject};
 use kv_router_benches::truth::Truth;
-use kv_router_sim::prompt::TraceBlockSize;
-use kv_router_sim::trace::{ReadOptions, Trace};
 use serde_json::json;
 
 /// Measure the indexes: exactness first, then throughput, latency, lag and memory.
@@ -24,24 +24,17 @@ pub struct Args {
     /// A short run: fewer requests, fewer rates. Ends within three minutes.
     #[arg(long)]
     quick: bool,
+    /// Only the check, the memory and the work on one thread: no ladder of rates.
+    #[arg(long)]
+    serial: bool,
     /// Only this index; may be repeated.
     #[arg(long = "index", value_name = "NAME")]
     indexes: Vec<String>,
     /// Writer threads, and as many readers.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// A trace to record from, JSON lines, gzip or plain. Default: the bundled conversation sample.
-    #[arg(long)]
-    trace: Option<PathBuf>,
-    /// Engines in the fleet.
-    #[arg(long, default_value_t = 64)]
-    engines: u32,
-    /// Tokens per block: 16 to 512, a power of two.
-    #[arg(long, default_value_t = 16)]
-    block_size: u32,
-    /// Requests to replay; 0 for all of the trace.
-    #[arg(long, default_value_t = 0)]
-    requests: usize,
+    #[command(flatten)]
+    source: Source,
     /// Write one line of JSON per index and point.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -49,6 +42,9 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", default_value = "out")]
     out: PathBuf,
 }
+
+/// Requests of a quick run.
+const QUICK_REQUESTS: usize = 2_000;
 
 fn main() -> ExitCode {
     match bench(&Args::parse()) {
@@ -65,27 +61,72 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
         return Err("--threads is out of range: use 1 to 64".into());
     }
     let chosen = chosen(&args.indexes)?;
-    let corpus = record(args)?;
+    let mut source = args.source.clone();
+    if args.quick && source.requests == 0 {
+        source.requests = QUICK_REQUESTS;
+    }
+    note("recording the corpus")?;
+    let corpus = source.record()?;
     note(&format!("asking the oracle: {} lookups", corpus.ops.iter().filter(is_find).count()))?;
     let truth = Truth::of(&corpus);
 
     fs::create_dir_all(&args.out)?;
     write(&args.out.join("density.svg"), &chart::density(&corpus)?)?;
     let mut json = args.json.as_ref().map(File::create).transpose()?;
-    let mut ladders = Vec::new();
     let mut out = io::stdout();
     writeln!(out, "{}: {} operations, {} blocks", corpus.name, corpus.measured().len(), corpus.block_ops())?;
     writeln!(
         out,
-        "{:<18}{:>7}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}",
-        "index", "wrong", "knee M/s", "at", "p50 us", "p99 us", "p99.9 us", "lag ms", "bytes"
+        "{:<18}{:>7}{:>8}{:>14}{:>14}{:>14}",
+        "index", "wrong", "bytes", "asked, ns", "stored, ns", "removed, ns"
     )?;
+    let clock = serial::clock_cost();
+    let mut sound = Vec::new();
     for entry in chosen {
         note(&format!("{}: comparing with the oracle", entry.name))?;
         let wrong = truth.wrong_answers(&corpus, &*(entry.build)()?);
-        let bytes = bytes_per_block(args, entry, &truth)?;
+        let bytes = bytes_per_block(&source, entry, &truth)?;
+        let Work { asked, stored, removed } = serial::run(&corpus, &*warm(entry, &corpus)?);
+        let [asked, stored, removed] = [asked, stored, removed].map(|tally| tally.nanos_a_block(clock));
+        writeln!(out, "{:<18}{wrong:>7}{bytes:>8.0}{asked:>14.1}{stored:>14.1}{removed:>14.1}", entry.name)?;
+        if let Some(file) = &mut json {
+            let work = json!({ "asked": asked, "stored": stored, "removed": removed });
+            let line = json!({ "index": entry.name, "corpus": corpus.name, "work_ns_per_block": work });
+            writeln!(file, "{line}")?;
+        }
+        sound.push(Sound { entry, wrong, bytes });
+    }
+    if args.serial {
+        return Ok(());
+    }
+    ladder(args, &corpus, &sound, &mut json)
+}
+
+/// An index whose answers were compared with the oracle's.
+struct Sound {
+    entry: Entry,
+    wrong: usize,
+    bytes: f64,
+}
+
+/// Finds the knee of each index and measures below it.
+fn ladder(
+    args: &Args,
+    corpus: &Corpus,
+    subjects: &[Sound],
+    json: &mut Option<File>,
+) -> Result<(), Box<dyn Error>> {
+    let mut ladders = Vec::new();
+    let mut out = io::stdout();
+    writeln!(
+        out,
+        "\n{:<18}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "index", "knee M/s", "at", "p50 us", "p99 us", "p99.9 us", "lag ms"
+    )?;
+    for subject in subjects {
+        let entry = subject.entry;
         let measure = |rate| -> io::Result<Point> {
-            Ok(run(&corpus, &*warm(entry, &corpus)?, Threads(args.threads), rate))
+            Ok(run(corpus, &*warm(entry, corpus)?, Threads(args.threads), rate))
         };
         let start = if args.quick { 1e6 } else { 0.25e6 };
         let ladder = find_knee(start, if args.quick { 1 } else { 3 }, |rate| {
@@ -97,7 +138,7 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
             let point = measure(ladder.knee * share)?;
             writeln!(
                 out,
-                "{:<18}{wrong:>7}{:>12.2}{:>9.0}%{:>10.2}{:>10.2}{:>10.2}{:>10.3}{bytes:>8.0}",
+                "{:<18}{:>12.2}{:>9.0}%{:>10.2}{:>10.2}{:>10.2}{:>10.3}",
                 entry.name,
                 ladder.knee * 1e-6,
                 share * 100.0,
@@ -106,10 +147,10 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
                 micros(&point, 0.999),
                 point.lag.as_secs_f64() * 1e3,
             )?;
-            log(&mut json, args, &corpus, entry, &point, wrong, bytes)?;
+            log(json, args, corpus, subject, &point)?;
         }
         for point in &ladder.points {
-            log(&mut json, args, &corpus, entry, point, wrong, bytes)?;
+            log(json, args, corpus, subject, point)?;
         }
         ladders.push((entry.name.to_owned(), ladder));
     }
@@ -128,26 +169,6 @@ fn chosen(names: &[String]) -> Result<Vec<Entry>, Box<dyn Error>> {
     Ok(SUBJECTS.iter().filter(wanted).copied().collect())
 }
 
-fn record(args: &Args) -> Result<Corpus, Box<dyn Error>> {
-    let (source, trace) = match &args.trace {
-        Some(path) => {
-            let file =
-                File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-            let stem = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            (stem, Trace::read_with(file, ReadOptions::default())?)
-        }
-        None => ("conversation sample".to_owned(), Trace::sample()?),
-    };
-    let requests = match (args.requests, args.quick) {
-        (0, true) => 2_000,
-        (0, false) => usize::MAX,
-        (requests, _) => requests,
-    };
-    note("recording the corpus")?;
-    let name = format!("{source}, {} engines, blocks of {}", args.engines, args.block_size);
-    Corpus::record(name, trace.head(requests), args.engines, TraceBlockSize::new(args.block_size)?)
-}
-
 /// A subject that has done the warm-up of the corpus.
 fn warm(entry: Entry, corpus: &Corpus) -> io::Result<Box<dyn Subject>> {
     let subject = (entry.build)()?;
@@ -162,16 +183,11 @@ fn warm(entry: Entry, corpus: &Corpus) -> io::Result<Box<dyn Subject>> {
 
 /// Bytes on the heap for each copy held at the end of the corpus, measured in a process of its own, because counting
 /// them slows everything down.
-fn bytes_per_block(args: &Args, entry: Entry, truth: &Truth) -> Result<f64, Box<dyn Error>> {
+fn bytes_per_block(source: &Source, entry: Entry, truth: &Truth) -> Result<f64, Box<dyn Error>> {
     let program = std::env::current_exe()?.with_file_name("kv-router-memory");
     let mut command = Command::new(&program);
-    command.args(["--index", entry.name, "--engines", &args.engines.to_string()]);
-    command.args(["--block-size", &args.block_size.to_string()]);
-    let requests = if args.requests == 0 && args.quick { 2_000 } else { args.requests };
-    command.args(["--requests", &requests.to_string()]);
-    if let Some(trace) = &args.trace {
-        command.arg("--trace").arg(trace);
-    }
+    command.args(["--index", entry.name]);
+    source.pass_on(&mut command);
     let output = command.output().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
@@ -184,23 +200,21 @@ fn log(
     file: &mut Option<File>,
     args: &Args,
     corpus: &Corpus,
-    entry: Entry,
+    subject: &Sound,
     point: &Point,
-    wrong: usize,
-    bytes: f64,
 ) -> Result<(), Box<dyn Error>> {
     let Some(file) = file else { return Ok(()) };
     let nanos = |share| point.lookup(share).as_nanos() as u64;
     let line = json!({
-        "index": entry.name,
+        "index": subject.entry.name,
         "corpus": corpus.name,
         "threads": args.threads,
         "offered_block_ops": point.offered.round(),
         "achieved_block_ops": point.achieved.round(),
         "lookup_ns": { "p50": nanos(0.5), "p99": nanos(0.99), "p999": nanos(0.999) },
         "lag_ms": point.lag.as_secs_f64() * 1e3,
-        "bytes_per_held_block": bytes,
-        "exact": wrong == 0,
+        "bytes_per_held_block": subject.bytes,
+        "exact": subject.wrong == 0,
     });
     writeln!(file, "{line}")?;
     Ok(())

@@ -3,6 +3,7 @@
 use std::io;
 
 use kv_router_index::baseline::{Actor, InvertedIndex, NestedDictionary};
+use kv_router_index::paged::PagedIndex;
 use kv_router_index::{
     ApplyEvents, ConcurrentRadixTree, FindOptions, Overlaps, PositionalIndexer, PrefixIndex, RadixTree,
 };
@@ -42,6 +43,7 @@ pub const SUBJECTS: &[Entry] = &[
     Entry { name: "radix", build: || locked(RadixTree::new()) },
     Entry { name: "concurrent-radix", build: || Ok(Box::new(Shared(ConcurrentRadixTree::new()))) },
     Entry { name: "positional", build: || Ok(Box::new(Shared(PositionalIndexer::new()))) },
+    Entry { name: "paged", build: || Ok(Box::new(Shared(PagedIndex::new()))) },
 ];
 
 fn locked<I: PrefixIndex + ApplyEvents + Send + Sync + 'static>(index: I) -> io::Result<Box<dyn Subject>> {

@@ -2,16 +2,13 @@
 
 use std::alloc::System;
 use std::error::Error;
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kv_router_benches::corpus::{Corpus, Op};
+use kv_router_benches::corpus::Op;
+use kv_router_benches::source::Source;
 use kv_router_benches::subject::SUBJECTS;
-use kv_router_sim::prompt::TraceBlockSize;
-use kv_router_sim::trace::{ReadOptions, Trace};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -23,18 +20,8 @@ struct Args {
     /// The index.
     #[arg(long)]
     index: String,
-    /// A trace to record from. Default: the bundled sample.
-    #[arg(long)]
-    trace: Option<PathBuf>,
-    /// Engines in the fleet.
-    #[arg(long)]
-    engines: u32,
-    /// Tokens per block.
-    #[arg(long)]
-    block_size: u32,
-    /// Requests to replay; 0 for all.
-    #[arg(long)]
-    requests: usize,
+    #[command(flatten)]
+    source: Source,
 }
 
 fn main() -> ExitCode {
@@ -52,13 +39,7 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<usize, Box<dyn Error>> {
     let entry = SUBJECTS.iter().find(|entry| entry.name == args.index).ok_or("there is no such index")?;
-    let trace = match &args.trace {
-        Some(path) => Trace::read_with(File::open(path)?, ReadOptions::default())?,
-        None => Trace::sample()?,
-    };
-    let requests = if args.requests == 0 { usize::MAX } else { args.requests };
-    let block_size = TraceBlockSize::new(args.block_size)?;
-    let corpus = Corpus::record(String::new(), trace.head(requests), args.engines, block_size)?;
+    let corpus = args.source.record()?;
 
     let region = Region::new(ALLOCATOR);
     let subject = (entry.build)()?;
