@@ -6,9 +6,11 @@
 
 pub mod chart;
 pub mod corpus;
+pub mod heap;
 pub mod open_loop;
 pub mod serial;
 mod shared_prompts;
+pub mod soak;
 pub mod source;
 pub mod subject;
 pub mod truth;

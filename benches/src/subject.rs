@@ -7,13 +7,16 @@ use kv_router_index::paged::PagedIndex;
 use kv_router_index::{
     ApplyEvents, ConcurrentRadixTree, FindOptions, Overlaps, PositionalIndexer, PrefixIndex, RadixTree,
 };
-use kv_router_types::{KvEvent, LocalBlockHash, WorkerRank};
+use kv_router_types::{KvEvent, LocalBlockHash, WorkerId, WorkerRank};
 use parking_lot::RwLock;
 
 /// An index that several threads drive. The events of one rank come from one thread.
 pub trait Subject: Send + Sync {
     /// Applies an event, or queues it; a refusal is part of the traffic.
     fn apply(&self, from: WorkerRank, event: &KvEvent);
+
+    /// Forgets a worker.
+    fn remove_worker(&self, worker: WorkerId);
 
     /// Waits until what this thread queued is applied.
     fn settle(&self) {}
@@ -58,6 +61,10 @@ impl<I: PrefixIndex + ApplyEvents + Send + Sync> Subject for Locked<I> {
         let _ = self.0.write().apply(from, event);
     }
 
+    fn remove_worker(&self, worker: WorkerId) {
+        self.0.write().remove_worker(worker);
+    }
+
     fn find(&self, query: &[LocalBlockHash], out: &mut Overlaps) {
         self.0.read().find_into(query, FindOptions::new(), out);
     }
@@ -74,6 +81,10 @@ where
         let _ = (&self.0).apply(from, event);
     }
 
+    fn remove_worker(&self, worker: WorkerId) {
+        (&self.0).remove_worker(worker);
+    }
+
     fn find(&self, query: &[LocalBlockHash], out: &mut Overlaps) {
         self.0.find_into(query, FindOptions::new(), out);
     }
@@ -85,6 +96,10 @@ struct Queued(Actor<RadixTree>);
 impl Subject for Queued {
     fn apply(&self, from: WorkerRank, event: &KvEvent) {
         self.0.apply_later(from, event.clone());
+    }
+
+    fn remove_worker(&self, worker: WorkerId) {
+        (&self.0).remove_worker(worker);
     }
 
     fn settle(&self) {

@@ -14,12 +14,13 @@ The project's own commands: cargo xtask <command>
                      (PROPTEST_CASES=N in the environment sets the cases per property)
   demo [ARGS...]     the demonstration fleet; ARGS go to it, `demo --help` lists them
   bench [ARGS...]    the benchmarks; ARGS go to them, `bench --help` lists them
+  soak [ARGS...]     long runs of every index against the oracle, and its memory; `soak --help` lists the flags
   loom [--mutate] [MODEL]
                      every interleaving of a few operations on the concurrent types; MODEL: part of a name;
                      --mutate plants known bugs into a copy instead: each must make its model fail
   layers             dependency edges and licences against the table in xtask/src/layers.rs
   tidy [--verbose]   house rules that the compiler does not check; --verbose lists large files
-  ci                 fmt, tidy, layers, clippy, doc, test: stops at the first failure
+  ci                 fmt, tidy, layers, clippy, doc, loom, test: stops at the first failure
 ";
 
 /// One command with its flags.
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Test(Test),
     Demo(Demo),
     Bench(Bench),
+    Soak(Soak),
     Layers(Layers),
     Loom(Loom),
     Tidy(Tidy),
@@ -53,6 +55,13 @@ pub(crate) struct Demo {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Bench {
     /// Passed to the benchmark program.
+    pub(crate) args: Vec<OsString>,
+}
+
+/// `soak [ARGS...]`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Soak {
+    /// Passed to the long runs.
     pub(crate) args: Vec<OsString>,
 }
 
@@ -136,6 +145,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Some("test") => test(parser),
         Some("demo") => Ok(Command::Demo(Demo { args: rest(parser)? })),
         Some("bench") => Ok(Command::Bench(Bench { args: rest(parser)? })),
+        Some("soak") => Ok(Command::Soak(Soak { args: rest(parser)? })),
         Some("loom") => loom(parser),
         Some("layers") => without_flags(parser, Command::Layers(Layers)),
         Some("tidy") => tidy(parser),
@@ -241,10 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn demo_and_bench_pass_everything_on() {
+    fn programs_get_everything_passed_on() {
         check("demo --json --help", &Command::Demo(Demo { args: args(&["--json", "--help"]) }));
         check("demo -- --json", &Command::Demo(Demo { args: args(&["--json"]) }));
         check("bench --quick -- x", &Command::Bench(Bench { args: args(&["--quick", "--", "x"]) }));
+        check("soak --seconds 5", &Command::Soak(Soak { args: args(&["--seconds", "5"]) }));
     }
 
     #[test]
@@ -260,7 +271,7 @@ mod tests {
 
     #[test]
     fn help_lists_every_command() {
-        for command in ["help", "test", "demo", "bench", "loom", "layers", "tidy", "ci"] {
+        for command in ["help", "test", "demo", "bench", "soak", "loom", "layers", "tidy", "ci"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

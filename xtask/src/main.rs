@@ -15,6 +15,7 @@ mod flags;
 mod layers;
 mod loom;
 mod shell;
+mod soak;
 mod test;
 mod tidy;
 
@@ -45,6 +46,7 @@ fn run() -> Result<(), Error> {
         Command::Test(command) => command.run(&shell),
         Command::Demo(command) => command.run(&shell),
         Command::Bench(command) => command.run(&shell),
+        Command::Soak(command) => command.run(&shell),
         Command::Layers(command) => command.run(&shell),
         Command::Loom(command) => command.run(&shell),
         Command::Tidy(command) => command.run(&shell),

@@ -72,7 +72,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     layout::check(tree, &mut findings);
     manifests::check(tree, &mut findings);
     markdown::check(tree, &mut findings);
-    rust::check(tree, rust::IGNORED_TESTS, &mut findings);
+    rust::check(tree, &mut findings);
     text::check(tree, &mut findings);
     findings.0.sort();
     findings.0

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use kv_router_benches::corpus::Op;
+use kv_router_benches::heap;
 use kv_router_benches::source::Source;
 use kv_router_benches::subject::SUBJECTS;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -41,7 +42,7 @@ fn measure(args: &Args) -> Result<usize, Box<dyn Error>> {
     let entry = SUBJECTS.iter().find(|entry| entry.name == args.index).ok_or("there is no such index")?;
     let corpus = args.source.record()?;
 
-    let region = Region::new(ALLOCATOR);
+    let before = heap::live(&ALLOCATOR.stats());
     let subject = (entry.build)()?;
     for (_, op) in &corpus.ops {
         if let Op::Apply(from, event) = op {
@@ -49,9 +50,7 @@ fn measure(args: &Args) -> Result<usize, Box<dyn Error>> {
         }
     }
     subject.settle();
-    let change = region.change();
+    let bytes = heap::live(&ALLOCATOR.stats()) - before;
     drop(subject);
-    // Reallocations count the difference alone, so it belongs to neither of the other two.
-    let grown = change.bytes_allocated.saturating_add_signed(change.bytes_reallocated);
-    Ok(grown.saturating_sub(change.bytes_deallocated))
+    Ok(bytes)
 }

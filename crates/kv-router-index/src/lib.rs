@@ -65,12 +65,14 @@
 
 pub mod baseline;
 mod candidates;
+mod children;
 pub mod concurrent_radix;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
 mod dump;
 mod holders;
+mod names;
 pub mod oracle;
 mod overlaps;
 pub mod paged;

@@ -1,8 +1,6 @@
 //! The concurrent tree against the oracle, alone and under threads.
 #![cfg(not(kv_router_loom))]
 
-use std::time::Duration;
-
 use kv_router_index::ConcurrentRadixTree;
 use kv_router_index::conformance::{ConcurrentRun, Shared, Suite};
 
@@ -17,10 +15,4 @@ fn one_thread() {
 #[test]
 fn many_threads() {
     ConcurrentRun::default().run(&ConcurrentRadixTree::new());
-}
-
-#[test]
-#[ignore = "takes a minute: cargo test -p kv-router-index --test concurrent_radix -- --ignored"]
-fn many_threads_for_a_minute() {
-    ConcurrentRun::default().lasting(Duration::from_secs(60)).run(&ConcurrentRadixTree::new());
 }

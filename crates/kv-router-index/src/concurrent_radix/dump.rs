@@ -4,7 +4,7 @@ use kv_router_types::{KvEvent, LocalBlockHash, WorkerRank};
 use rustc_hash::FxHashMap;
 
 use super::ConcurrentRadixTree;
-use super::names::{NodeKey, Rank};
+use super::names::{NodeRef, Rank};
 use super::node::Node;
 use crate::DumpEvents;
 use crate::dump::{Held, PlaceId, dump_rank};
@@ -27,7 +27,7 @@ impl DumpEvents for ConcurrentRadixTree {
 struct Places {
     /// The place before each, and the local hash that leads from there.
     up: Vec<(Option<PlaceId>, LocalBlockHash)>,
-    numbers: FxHashMap<NodeKey, PlaceId>,
+    numbers: FxHashMap<NodeRef, PlaceId>,
 }
 
 impl Places {
@@ -35,8 +35,8 @@ impl Places {
         let mut places = Self { up: Vec::new(), numbers: FxHashMap::default() };
         // Under this lock the rank lets go of nothing: all its nodes stay alive, and all before them.
         let names = rank.names.read();
-        let held =
-            names.iter().map(|(name, home)| (places.number(&home.node, root), name, home.tiers)).collect();
+        let held = names.homes.iter();
+        let held = held.map(|(name, home)| (places.number(&home.place.0, root), name, home.tiers)).collect();
         drop(names);
         (places, held)
     }
@@ -47,7 +47,7 @@ impl Places {
         let mut at = Arc::clone(node);
         let mut before = None;
         while !Arc::ptr_eq(&at, root) {
-            before = self.numbers.get(&NodeKey::of(&at)).copied();
+            before = self.numbers.get(&NodeRef(Arc::clone(&at))).copied();
             if before.is_some() {
                 break;
             }
@@ -58,7 +58,7 @@ impl Places {
             // Each place is a node in memory: memory ends before `u32` does.
             let number = self.up.len() as PlaceId;
             self.up.push((before, node.local));
-            self.numbers.insert(NodeKey::of(&node), number);
+            self.numbers.insert(NodeRef(node), number);
             before = Some(number);
         }
         // Only the root has none, and nobody holds it.

@@ -6,9 +6,8 @@
 //! dropping it recurses into nothing.
 
 use kv_router_types::{LocalBlockHash, Tier, TierSet};
-use rustc_hash::FxHashMap;
 
-use super::names::shrink_sparse;
+use crate::children::Children;
 use crate::holders::Holders;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Ordered, OrderedGuard, RwLockReadGuard, rank};
@@ -23,7 +22,7 @@ pub(super) struct Node {
 /// What changes in the life of a node.
 pub(super) struct State {
     up: Up,
-    children: Children,
+    children: Children<Arc<Node>>,
     pub(super) holders: Holders,
 }
 
@@ -183,66 +182,6 @@ impl Node {
             let mut state = node.state.write();
             state.up = Up::Dead;
             state.children.drain_into(&mut open);
-        }
-    }
-}
-
-/// Children by local hash. Most nodes have one.
-enum Children {
-    None,
-    One(LocalBlockHash, Arc<Node>),
-    /// Two or more.
-    Many(Box<FxHashMap<LocalBlockHash, Arc<Node>>>),
-}
-
-impl Children {
-    #[inline]
-    fn get(&self, local: LocalBlockHash) -> Option<&Arc<Node>> {
-        match self {
-            Self::None => None,
-            Self::One(only, child) => (*only == local).then_some(child),
-            Self::Many(children) => children.get(&local),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        matches!(self, Self::None)
-    }
-
-    /// Adds a child that is not there yet.
-    fn insert(&mut self, local: LocalBlockHash, child: Arc<Node>) {
-        *self = match std::mem::replace(self, Self::None) {
-            Self::None => Self::One(local, child),
-            Self::One(other, first) => {
-                Self::Many(Box::new(FxHashMap::from_iter([(other, first), (local, child)])))
-            }
-            Self::Many(mut children) => {
-                children.insert(local, child);
-                Self::Many(children)
-            }
-        };
-    }
-
-    fn remove(&mut self, local: LocalBlockHash) {
-        match self {
-            Self::None => {}
-            Self::One(..) => *self = Self::None,
-            Self::Many(children) => {
-                children.remove(&local);
-                if children.len() > 1 {
-                    return shrink_sparse(children);
-                }
-                let last = children.drain().next();
-                *self = last.map_or(Self::None, |(local, last)| Self::One(local, last));
-            }
-        }
-    }
-
-    fn drain_into(&mut self, list: &mut Vec<Arc<Node>>) {
-        match std::mem::replace(self, Self::None) {
-            Self::None => {}
-            Self::One(_, child) => list.push(child),
-            Self::Many(children) => list.extend(children.into_values()),
         }
     }
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use kv_router_types::{ExternalSequenceHash, KvEvent, StoredBlock, Tier, TierSet, WorkerId, WorkerRank};
 
 use super::ConcurrentRadixConfig;
-use super::names::{Names, Rank};
+use super::names::{Names, NodeRef, Rank};
 use super::node::Node;
 use super::roster::Roster;
+use crate::names::Put;
 use crate::sequence::SequenceCheck;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Ordered, rank};
@@ -133,7 +134,10 @@ impl ConcurrentRadixTree {
         // have the lock. The same goes for each block that we hold on the way down.
         let mut at = match parent {
             None => Arc::clone(&self.root),
-            Some(parent) => Arc::clone(&names.get(parent).ok_or(ApplyError::UnknownParent { parent })?.node),
+            Some(parent) => {
+                let home = names.homes.get(parent).ok_or(ApplyError::UnknownParent { parent })?;
+                Arc::clone(&home.place.0)
+            }
         };
         self.check_limits(names, &at, blocks)?;
 
@@ -141,12 +145,18 @@ impl ConcurrentRadixTree {
         let _change = rank.stamp.change();
         for block in blocks {
             let held = Node::hold_child(&at, block.local, rank.slot, tier, &self.nodes);
-            let moved = names.put(block.external, &held, tier, &mut applied);
-            // Only now: the old place may be what keeps the way to the new one alive.
-            if let Some(old) = moved {
-                self.release(rank, names, &old.node, old.tiers);
+            at = Arc::clone(&held.node);
+            let put = names.homes.put(block.external, NodeRef(held.node), tier, &mut applied);
+            if let Put::Held = put {
+                continue;
             }
-            at = held.node;
+            if !held.newly {
+                names.twins.add(NodeRef(Arc::clone(&at)), tier);
+            }
+            // Only now: the old place may be what keeps the way to the new one alive.
+            if let Put::Moved(old) = put {
+                self.release(rank, names, &old.place, old.tiers);
+            }
         }
         Ok(applied)
     }
@@ -155,7 +165,7 @@ impl ConcurrentRadixTree {
     fn check_limits(&self, names: &Names, at: &Arc<Node>, blocks: &[StoredBlock]) -> Result<(), ApplyError> {
         let limit = self.max_names_per_rank;
         if names.len().saturating_add(blocks.len()) > limit {
-            let new = blocks.iter().filter(|block| names.get(block.external).is_none()).count();
+            let new = names.homes.count_new(blocks);
             if new > 0 && names.len().saturating_add(new) > limit {
                 return Err(ApplyError::RankFull { limit });
             }
@@ -187,7 +197,7 @@ impl ConcurrentRadixTree {
         let mut names = rank.names.write();
         let mut change = None;
         for &name in unwanted {
-            match names.take(name, tier) {
+            match names.homes.take(name, tier) {
                 None => applied.unknown += 1,
                 Some(node) => {
                     change.get_or_insert_with(|| rank.stamp.change());
@@ -197,7 +207,7 @@ impl ConcurrentRadixTree {
             }
         }
         drop(change);
-        names.shrink();
+        names.homes.shrink();
         self.retire_if_empty(&rank, &mut names);
         applied
     }
@@ -208,8 +218,8 @@ impl ConcurrentRadixTree {
         let mut names = rank.names.write();
         {
             let _change = rank.stamp.change();
-            for home in names.take_all() {
-                self.release(&rank, &mut names, &home.node, home.tiers);
+            for home in names.homes.take_all() {
+                self.release(&rank, &mut names, &home.place, home.tiers);
                 applied.removed += home.tiers.iter().count() as u64;
             }
         }
@@ -219,10 +229,10 @@ impl ConcurrentRadixTree {
 
     /// Takes one name's copies in `tiers` off a node. The rank stays a holder where another of its names is
     /// there too.
-    fn release(&self, rank: &Rank, names: &mut Names, node: &Arc<Node>, tiers: TierSet) {
+    fn release(&self, rank: &Rank, names: &mut Names, node: &NodeRef, tiers: TierSet) {
         let tiers = names.without_twins(node, tiers);
         if !tiers.is_empty() {
-            Node::let_go(node, rank.slot, tiers, &self.nodes);
+            Node::let_go(&node.0, rank.slot, tiers, &self.nodes);
         }
     }
 
@@ -285,7 +295,7 @@ impl Inspect for ConcurrentRadixTree {
             let names = rank.names.read();
             occupancy.ranks += usize::from(names.len() > 0);
             occupancy.names += names.len();
-            occupancy.side_entries += names.twins();
+            occupancy.side_entries += names.twins.len();
         }
         occupancy.nodes = self.nodes.load(Ordering::Relaxed);
         occupancy

@@ -57,8 +57,19 @@ impl<I: Subject, F: Fn() -> I> Suite<F> {
     ///
     /// The smallest failing history that could be found, and how it fails.
     pub fn search(&self, cases: u32) -> Result<(), Counterexample> {
+        self.search_from(0, cases)
+    }
+
+    /// Checks `cases` random histories that `seed` decides.
+    ///
+    /// # Errors
+    ///
+    /// The smallest failing history that could be found, and how it fails.
+    pub fn search_from(&self, seed: u64, cases: u32) -> Result<(), Counterexample> {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let config = Config { cases, ..config() };
-        let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         self.search_with(TestRunner::new_with_rng(config, rng))
     }
 

@@ -11,6 +11,8 @@ use super::cell::{Cell, Section};
 use super::entries::{Entries, Key};
 use super::exceptions::{Buckets, Exceptions};
 use crate::Applied;
+use crate::children::shrink_sparse;
+use crate::names::{Names, Put, Twins};
 
 /// Blocks in one section, so that a lookup that waits at the gate does not wait for a whole event.
 pub(super) const SECTION: usize = 64;
@@ -18,22 +20,12 @@ pub(super) const SECTION: usize = 64;
 /// The tables of one rank.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    pub(super) names: FxHashMap<ExternalSequenceHash, Name>,
+    /// A place is a key of `places`.
+    pub(super) names: Names<SequenceHash>,
     /// Each place that the rank holds, or that leads to one.
     pub(super) places: FxHashMap<SequenceHash, Place>,
-    /// Where several names denote one place in one tier: how many there are beyond the first. Expected to be
-    /// empty.
-    twins: FxHashMap<(SequenceHash, Tier), u32>,
+    twins: Twins<SequenceHash>,
     exceptions: Exceptions,
-}
-
-/// What a name denotes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Name {
-    /// A key of [`Cache::places`].
-    pub(super) sequence: SequenceHash,
-    /// Never empty.
-    pub(super) tiers: TierSet,
 }
 
 /// One prefix, as far as one rank needs it.
@@ -92,48 +84,24 @@ impl Cache {
 
     /// Where the rank has what it calls `name`.
     pub(super) fn at(&self, name: ExternalSequenceHash) -> Option<At> {
-        let sequence = self.names.get(&name)?.sequence;
+        let sequence = self.names.get(name)?.place;
         Some(At { sequence, position: self.places.get(&sequence)?.position })
-    }
-
-    /// How many of the names are new.
-    pub(super) fn new_names(&self, blocks: &[StoredBlock]) -> usize {
-        blocks.iter().filter(|block| !self.names.contains_key(&block.external)).count()
     }
 
     /// Whether the store takes a name away from where it is.
     fn would_move(&self, mut under: Option<At>, blocks: &[StoredBlock]) -> bool {
         // Names that are new, the usual case, are told without hashing.
-        blocks.iter().any(|block| self.names.contains_key(&block.external))
+        self.names.count_new(blocks) < blocks.len()
             && blocks.iter().any(|block| {
                 let here = At::after(under, block.local);
                 under = Some(here);
-                self.names.get(&block.external).is_some_and(|name| name.sequence != here.sequence)
+                self.names.get(block.external).is_some_and(|home| home.place != here.sequence)
             })
     }
 
     /// Twins, and places that the rank does not hold itself.
     pub(super) fn side_entries(&self) -> usize {
         self.twins.len() + self.places.values().filter(|place| place.tiers.is_empty()).count()
-    }
-
-    fn add_twin(&mut self, sequence: SequenceHash, tier: Tier) {
-        *self.twins.entry((sequence, tier)).or_insert(0) += 1;
-    }
-
-    /// Takes one of several names away; false when there was but one.
-    fn drop_twin(&mut self, sequence: SequenceHash, tier: Tier) -> bool {
-        if self.twins.is_empty() {
-            return false;
-        }
-        match self.twins.get_mut(&(sequence, tier)) {
-            None => return false,
-            Some(1) => {
-                self.twins.remove(&(sequence, tier));
-            }
-            Some(further) => *further -= 1,
-        }
-        true
     }
 
     /// Forgets a place that is not needed any more, and each before it that this leaves so.
@@ -194,32 +162,14 @@ impl Writer<'_> {
         applied: &mut Applied,
     ) -> At {
         let at = At::after(under, block.local);
-        let here = Name { sequence: at.sequence, tiers: TierSet::only(tier) };
-        let moved = match self.cache.names.entry(block.external) {
-            Entry::Vacant(entry) => {
-                entry.insert(here);
-                applied.stored += 1;
-                None
-            }
-            Entry::Occupied(mut entry) => {
-                let name = entry.get_mut();
-                if name.sequence != at.sequence {
-                    applied.moved += 1;
-                    Some(mem::replace(name, here))
-                } else if name.tiers.contains(tier) {
-                    applied.already_held += 1;
-                    return at;
-                } else {
-                    name.tiers = name.tiers.with(tier);
-                    applied.stored += 1;
-                    None
-                }
-            }
-        };
+        let put = self.cache.names.put(block.external, at.sequence, tier, applied);
+        if let Put::Held = put {
+            return at;
+        }
         self.hold(section, tier, at, under, block.local);
         // Only now: the old place may be on the way to the new one.
-        if let Some(old) = moved {
-            old.tiers.iter().for_each(|tier| self.release(section, tier, old.sequence));
+        if let Put::Moved(old) = put {
+            old.tiers.iter().for_each(|tier| self.release(section, tier, old.place));
         }
         at
     }
@@ -231,7 +181,7 @@ impl Writer<'_> {
             Entry::Occupied(mut entry) => {
                 let place = entry.get_mut();
                 if place.tiers.contains(tier) {
-                    return self.cache.add_twin(sequence, tier);
+                    return self.cache.twins.add(sequence, tier);
                 }
                 let was_exception = place.is_exception();
                 place.tiers = place.tiers.with(tier);
@@ -265,7 +215,7 @@ impl Writer<'_> {
 
     /// One name has a copy less of a place. The section shrinks.
     fn release(&mut self, section: &Section<'_>, tier: Tier, sequence: SequenceHash) {
-        if self.cache.drop_twin(sequence, tier) {
+        if self.cache.twins.drop_one(sequence, tier) {
             return;
         }
         let Some(place) = self.cache.places.get_mut(&sequence) else { return };
@@ -293,22 +243,14 @@ impl Writer<'_> {
                 }
             });
         }
-        shrink_sparse(&mut self.cache.names);
+        self.cache.names.shrink();
         shrink_sparse(&mut self.cache.places);
         applied
     }
 
     /// Takes one copy away; false when there is none.
     fn remove_one(&mut self, section: &mut Section<'_>, tier: Tier, name: ExternalSequenceHash) -> bool {
-        let Entry::Occupied(mut entry) = self.cache.names.entry(name) else { return false };
-        let Name { sequence, tiers } = *entry.get();
-        if !tiers.contains(tier) {
-            return false;
-        }
-        entry.get_mut().tiers = tiers.without(tier);
-        if entry.get().tiers.is_empty() {
-            entry.remove();
-        }
+        let Some(sequence) = self.cache.names.take(name, tier) else { return false };
         section.shrink();
         self.release(section, tier, sequence);
         true
@@ -317,13 +259,13 @@ impl Writer<'_> {
     /// Forgets everything.
     pub(super) fn clear(self) -> Applied {
         let Self { entries, cell, slot, cache } = self;
-        let Cache { names, places, .. } = cell.section(|section| {
+        let Cache { mut names, places, .. } = cell.section(|section| {
             section.shrink();
             // In no order: until it is over there may be a hole anywhere.
             section.show(Buckets::ALL);
             mem::take(cache)
         });
-        let copies = names.values().map(|name| name.tiers.iter().count() as u64).sum();
+        let copies = names.take_all().map(|home| home.tiers.iter().count() as u64).sum();
         let mut places = places.into_iter();
         while places.len() > 0 {
             cell.section(|section| {
@@ -334,12 +276,5 @@ impl Writer<'_> {
             });
         }
         Applied { removed: copies, ..Applied::default() }
-    }
-}
-
-/// Gives memory back once a table is at most one eighth full. Amortised, since it is then left half full.
-fn shrink_sparse<K: Eq + std::hash::Hash, V>(table: &mut FxHashMap<K, V>) {
-    if table.capacity() > 64 && table.len() * 8 < table.capacity() {
-        table.shrink_to(table.len() * 2);
     }
 }

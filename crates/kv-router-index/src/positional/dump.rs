@@ -71,7 +71,7 @@ impl RankCopy {
         let mut names: Vec<_> = cache
             .names
             .iter()
-            .filter_map(|(&name, home)| Some((*numbers.get(&home.sequence)?, name, home.tiers)))
+            .filter_map(|(name, home)| Some((*numbers.get(&home.place)?, name, home.tiers)))
             .collect();
         names.sort_unstable_by_key(|&(place, name, _)| (place, name));
         let mut unused = unused_names(cache);
@@ -152,5 +152,5 @@ impl RankCopy {
 
 /// Names that the rank does not use, from the highest down: engines that count, count up.
 fn unused_names(cache: &Cache) -> impl Iterator<Item = ExternalSequenceHash> {
-    (0..=u64::MAX).rev().map(ExternalSequenceHash::new).filter(|name| !cache.names.contains_key(name))
+    (0..=u64::MAX).rev().map(ExternalSequenceHash::new).filter(|name| cache.names.get(*name).is_none())
 }

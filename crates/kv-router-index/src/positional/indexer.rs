@@ -180,7 +180,7 @@ impl PositionalIndexer {
     ) -> Result<(), ApplyError> {
         let limit = self.config.max_names_per_rank;
         if cache.names.len().saturating_add(blocks.len()) > limit {
-            let new = cache.new_names(blocks);
+            let new = cache.names.count_new(blocks);
             if new > 0 && cache.names.len().saturating_add(new) > limit {
                 return Err(ApplyError::RankFull { limit });
             }

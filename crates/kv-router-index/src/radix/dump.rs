@@ -17,7 +17,7 @@ impl DumpEvents for RadixTree {
         };
         for rank in self.ranks.iter() {
             let mut held: Vec<Held> =
-                rank.names.iter().map(|(&name, home)| (home.node.get(), name, home.tiers)).collect();
+                rank.names.iter().map(|(name, home)| (home.place.get(), name, home.tiers)).collect();
             dump_rank(rank.id, &mut held, up, emit);
         }
     }

@@ -1,8 +1,8 @@
 //! The nodes, in one slab.
 
 use kv_router_types::{LocalBlockHash, Tier};
-use rustc_hash::FxHashMap;
 
+use crate::children::Children;
 use crate::holders::Holders;
 
 /// A node of the tree.
@@ -33,7 +33,7 @@ pub(super) struct Node {
     pub(super) parent: NodeId,
     /// The key of this node among its parent's children.
     pub(super) local: LocalBlockHash,
-    children: Children,
+    children: Children<NodeId>,
     pub(super) holders: Holders,
 }
 
@@ -44,62 +44,7 @@ impl Node {
 
     #[inline]
     pub(super) fn child(&self, local: LocalBlockHash) -> Option<NodeId> {
-        self.children.get(local)
-    }
-}
-
-/// Children by local hash. Most nodes have one.
-#[derive(Debug)]
-enum Children {
-    None,
-    One(LocalBlockHash, NodeId),
-    /// Two or more.
-    Many(Box<FxHashMap<LocalBlockHash, NodeId>>),
-}
-
-impl Children {
-    #[inline]
-    fn get(&self, local: LocalBlockHash) -> Option<NodeId> {
-        match self {
-            Self::None => None,
-            Self::One(only, child) => (*only == local).then_some(*child),
-            Self::Many(children) => children.get(&local).copied(),
-        }
-    }
-
-    /// Adds a child that is not there yet.
-    fn insert(&mut self, local: LocalBlockHash, child: NodeId) {
-        match self {
-            Self::None => *self = Self::One(local, child),
-            Self::One(only, first) => {
-                *self = Self::Many(Box::new(FxHashMap::from_iter([(*only, *first), (local, child)])));
-            }
-            Self::Many(children) => {
-                children.insert(local, child);
-            }
-        }
-    }
-
-    fn remove(&mut self, local: LocalBlockHash) {
-        match self {
-            Self::None => {}
-            Self::One(..) => *self = Self::None,
-            Self::Many(children) => {
-                children.remove(&local);
-                if let (1, Some((&local, &last))) = (children.len(), children.iter().next()) {
-                    *self = Self::One(local, last);
-                } else {
-                    shrink_sparse(children);
-                }
-            }
-        }
-    }
-}
-
-/// Gives memory back once a table is at most one eighth full. Amortised, since it is then left half full.
-pub(super) fn shrink_sparse<K: Eq + std::hash::Hash, V>(table: &mut FxHashMap<K, V>) {
-    if table.capacity() > 64 && table.len() * 8 < table.capacity() {
-        table.shrink_to(table.len() * 2);
+        self.children.get(local).copied()
     }
 }
 
@@ -171,7 +116,7 @@ impl Nodes {
 
     fn is_unneeded(&self, id: NodeId) -> bool {
         let node = self.get(id);
-        node.holders.is_empty() && matches!(node.children, Children::None)
+        node.holders.is_empty() && node.children.is_empty()
     }
 }
 

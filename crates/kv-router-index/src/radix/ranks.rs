@@ -2,52 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use kv_router_types::{ExternalSequenceHash, Tier, TierSet, WorkerId, WorkerRank};
+use kv_router_types::{WorkerId, WorkerRank};
 use rustc_hash::FxHashMap;
 
 use super::nodes::NodeId;
-
-/// Where the block that a name denotes is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Home {
-    pub(super) node: NodeId,
-    /// Never empty.
-    pub(super) tiers: TierSet,
-}
+use crate::names::{Names, Twins};
 
 /// One rank that holds something.
 #[derive(Debug)]
 pub(super) struct Rank {
     pub(super) id: WorkerRank,
-    pub(super) names: FxHashMap<ExternalSequenceHash, Home>,
-    /// Where several names of this rank denote one node in one tier: how many there are beyond the first.
-    /// Expected to be empty; the rank holds the node there until the last of the names goes.
-    twins: FxHashMap<(NodeId, Tier), u32>,
-}
-
-impl Rank {
-    pub(super) fn add_twin(&mut self, node: NodeId, tier: Tier) {
-        *self.twins.entry((node, tier)).or_insert(0) += 1;
-    }
-
-    /// Takes one of several names away; false when there was but one.
-    pub(super) fn drop_twin(&mut self, node: NodeId, tier: Tier) -> bool {
-        if self.twins.is_empty() {
-            return false;
-        }
-        match self.twins.get_mut(&(node, tier)) {
-            None => return false,
-            Some(1) => {
-                self.twins.remove(&(node, tier));
-            }
-            Some(further) => *further -= 1,
-        }
-        true
-    }
-
-    pub(super) fn twins(&self) -> usize {
-        self.twins.len()
-    }
+    pub(super) names: Names<NodeId>,
+    pub(super) twins: Twins<NodeId>,
 }
 
 /// The ranks that hold something, each under a dense number: its slot.
@@ -96,8 +62,8 @@ impl Ranks {
         });
         let rank = self.by_slot[slot as usize].get_or_insert_with(|| Rank {
             id,
-            names: FxHashMap::default(),
-            twins: FxHashMap::default(),
+            names: Names::default(),
+            twins: Twins::default(),
         });
         (slot, rank)
     }

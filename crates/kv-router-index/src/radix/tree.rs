@@ -1,6 +1,5 @@
 //! The tree: events in, overlaps out.
 
-use std::collections::hash_map::Entry;
 use std::mem;
 use std::time::Instant;
 
@@ -9,10 +8,11 @@ use kv_router_types::{
 };
 
 use super::RadixConfig;
-use super::nodes::{NodeId, Nodes, shrink_sparse};
-use super::ranks::{Home, Rank, Ranks};
+use super::nodes::{NodeId, Nodes};
+use super::ranks::{Rank, Ranks};
 use super::uses::Uses;
 use crate::candidates::Scratch;
+use crate::names::Put;
 use crate::sequence::SequenceCheck;
 use crate::sync::Mutex;
 use crate::{
@@ -79,9 +79,9 @@ impl RadixTree {
         let mut at = match parent {
             None => NodeId::ROOT,
             Some(parent) => {
-                rank.and_then(|rank| rank.names.get(&parent))
+                rank.and_then(|rank| rank.names.get(parent))
                     .ok_or(ApplyError::UnknownParent { parent })?
-                    .node
+                    .place
             }
         };
         self.check_limits(rank, at, blocks)?;
@@ -93,38 +93,19 @@ impl RadixTree {
         let (slot, rank) = self.ranks.get_or_insert(from);
         for block in blocks {
             let node = self.nodes.child_or_insert(at, block.local);
-            let here = Home { node, tiers: TierSet::only(tier) };
-            let moved = match rank.names.entry(block.external) {
-                Entry::Vacant(entry) => {
-                    entry.insert(here);
-                    applied.stored += 1;
-                    None
-                }
-                Entry::Occupied(mut entry) => {
-                    let home = entry.get_mut();
-                    if home.node != node {
-                        applied.moved += 1;
-                        Some(mem::replace(home, here))
-                    } else if home.tiers.contains(tier) {
-                        applied.already_held += 1;
-                        at = node;
-                        continue;
-                    } else {
-                        home.tiers = home.tiers.with(tier);
-                        applied.stored += 1;
-                        None
-                    }
-                }
-            };
+            let put = rank.names.put(block.external, node, tier, &mut applied);
+            at = node;
+            if let Put::Held = put {
+                continue;
+            }
             if !self.nodes.hold(node, slot, tier) {
-                rank.add_twin(node, tier);
+                rank.twins.add(node, tier);
             }
             // Only now: the old place may be what keeps the way to the new one alive.
-            if let Some(old) = moved {
+            if let Put::Moved(old) = put {
                 let uses = self.uses.as_mut().map(Mutex::get_mut);
-                release(&mut self.nodes, uses, slot, rank, old.node, old.tiers);
+                release(&mut self.nodes, uses, slot, rank, old.place, old.tiers);
             }
-            at = node;
         }
         Ok(applied)
     }
@@ -139,9 +120,7 @@ impl RadixTree {
         let held = rank.map_or(0, |rank| rank.names.len());
         let limit = self.max_names_per_rank;
         if held.saturating_add(blocks.len()) > limit {
-            let is_new =
-                |block: &&StoredBlock| rank.is_none_or(|rank| !rank.names.contains_key(&block.external));
-            let new = blocks.iter().filter(is_new).count();
+            let new = rank.map_or(blocks.len(), |rank| rank.names.count_new(blocks));
             if new > 0 && held.saturating_add(new) > limit {
                 return Err(ApplyError::RankFull { limit });
             }
@@ -171,20 +150,10 @@ impl RadixTree {
 
         let mut applied = Applied::default();
         for &name in names {
-            let Entry::Occupied(mut entry) = rank.names.entry(name) else {
+            let Some(node) = rank.names.take(name, tier) else {
                 applied.unknown += 1;
                 continue;
             };
-            let home = entry.get_mut();
-            if !home.tiers.contains(tier) {
-                applied.unknown += 1;
-                continue;
-            }
-            let node = home.node;
-            home.tiers = home.tiers.without(tier);
-            if home.tiers.is_empty() {
-                entry.remove();
-            }
             let uses = self.uses.as_mut().map(Mutex::get_mut);
             release(&mut self.nodes, uses, slot, rank, node, TierSet::only(tier));
             applied.removed += 1;
@@ -192,7 +161,7 @@ impl RadixTree {
         if rank.names.is_empty() {
             self.ranks.remove(slot);
         } else {
-            shrink_sparse(&mut rank.names);
+            rank.names.shrink();
         }
         applied
     }
@@ -201,8 +170,8 @@ impl RadixTree {
         let Some(mut rank) = self.ranks.remove(slot) else { return Applied::default() };
         let mut uses = self.uses.as_mut().map(Mutex::get_mut);
         let mut applied = Applied::default();
-        for home in mem::take(&mut rank.names).into_values() {
-            release(&mut self.nodes, uses.as_deref_mut(), slot, &mut rank, home.node, home.tiers);
+        for home in rank.names.take_all() {
+            release(&mut self.nodes, uses.as_deref_mut(), slot, &mut rank, home.place, home.tiers);
             applied.removed += home.tiers.iter().count() as u64;
         }
         applied
@@ -275,7 +244,7 @@ fn release(
     tiers: TierSet,
 ) {
     for tier in tiers.iter() {
-        if !rank.drop_twin(node, tier) {
+        if !rank.twins.drop_one(node, tier) {
             nodes.let_go(node, slot, tier, |freed| {
                 if let Some(uses) = uses.as_deref_mut() {
                     uses.forget(freed);
@@ -333,7 +302,7 @@ impl Inspect for RadixTree {
             ranks: self.ranks.len(),
             names: self.ranks.iter().map(|rank| rank.names.len()).sum(),
             nodes: self.nodes.len(),
-            side_entries: self.ranks.iter().map(Rank::twins).sum::<usize>()
+            side_entries: self.ranks.iter().map(|rank| rank.twins.len()).sum::<usize>()
                 + self.uses.as_ref().map_or(0, |uses| uses.lock().len()),
         }
     }

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use super::nodes::{NodeId, shrink_sparse};
+use super::nodes::NodeId;
+use crate::children::shrink_sparse;
 
 /// Steps that a window is counted in. More are finer and cost four bytes a block each.
 const STEPS: usize = 8;
