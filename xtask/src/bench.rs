@@ -1,12 +1,19 @@
 //! `cargo xtask bench`: the benchmarks.
 
 use crate::error::Error;
-use crate::flags::Bench;
+use crate::flags::{Against, Bench};
 use crate::shell::Shell;
 
 impl Bench {
     /// Builds and runs the benchmark program. stdout is the program's alone.
     pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
-        shell.cargo().args(["run", "--release", "-p", "kv-router-benches", "--"]).args(&self.args).run()
+        let package: &[&str] = match self.against {
+            Against::Family => &["--release", "-p", "kv-router-benches"],
+            // A workspace of its own, excluded from ours, with a lockfile that pins the peers.
+            Against::Peers => &["--release", "--locked", "--manifest-path", "benches/peers/Cargo.toml"],
+        };
+        // `run` builds one program. The one that counts bytes, which it starts, must stand beside it.
+        shell.cargo().args(["build", "--bins"]).args(package).run()?;
+        shell.cargo().args(["run"]).args(package).args(["--"]).args(&self.args).run()
     }
 }

@@ -13,7 +13,9 @@ The project's own commands: cargo xtask <command>
   test [-- ARGS...]  all tests and doctests of the workspace; ARGS go to the test programs
                      (PROPTEST_CASES=N in the environment sets the cases per property)
   demo [ARGS...]     the demonstration fleet; ARGS go to it, `demo --help` lists them
-  bench [ARGS...]    the benchmarks; ARGS go to them, `bench --help` lists them
+  bench [--peers] [ARGS...]
+                     the benchmarks; ARGS go to them, `bench --help` lists them; --peers: our indexes beside the
+                     published ones instead, `bench --peers --help` lists its flags
   soak [ARGS...]     long runs of every index against the oracle, and its memory; `soak --help` lists the flags
   loom [--mutate] [MODEL]
                      every interleaving of a few operations on the concurrent types; MODEL: part of a name;
@@ -51,9 +53,11 @@ pub(crate) struct Demo {
     pub(crate) args: Vec<OsString>,
 }
 
-/// `bench [ARGS...]`
+/// `bench [--peers] [ARGS...]`
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Bench {
+    /// Which benchmark.
+    pub(crate) against: Against,
     /// Passed to the benchmark program.
     pub(crate) args: Vec<OsString>,
 }
@@ -63,6 +67,15 @@ pub(crate) struct Bench {
 pub(crate) struct Soak {
     /// Passed to the long runs.
     pub(crate) args: Vec<OsString>,
+}
+
+/// What `bench` puts beside each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// The indexes of this workspace.
+    Family,
+    /// Our indexes and the published ones, from a workspace of their own.
+    Peers,
 }
 
 /// `layers`
@@ -144,7 +157,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Some("help") => without_flags(parser, Command::Help),
         Some("test") => test(parser),
         Some("demo") => Ok(Command::Demo(Demo { args: rest(parser)? })),
-        Some("bench") => Ok(Command::Bench(Bench { args: rest(parser)? })),
+        Some("bench") => bench(parser),
         Some("soak") => Ok(Command::Soak(Soak { args: rest(parser)? })),
         Some("loom") => loom(parser),
         Some("layers") => without_flags(parser, Command::Layers(Layers)),
@@ -172,6 +185,15 @@ fn tidy(mut parser: Parser) -> Result<Command, UsageError> {
         }
     }
     Ok(Command::Tidy(flags))
+}
+
+/// `--peers` is ours, wherever it stands; everything else belongs to the program.
+fn bench(parser: Parser) -> Result<Command, UsageError> {
+    let mut args = rest(parser)?;
+    let given = args.len();
+    args.retain(|arg| arg != "--peers");
+    let against = if args.len() < given { Against::Peers } else { Against::Family };
+    Ok(Command::Bench(Bench { against, args }))
 }
 
 fn loom(mut parser: Parser) -> Result<Command, UsageError> {
@@ -254,8 +276,20 @@ mod tests {
     fn programs_get_everything_passed_on() {
         check("demo --json --help", &Command::Demo(Demo { args: args(&["--json", "--help"]) }));
         check("demo -- --json", &Command::Demo(Demo { args: args(&["--json"]) }));
-        check("bench --quick -- x", &Command::Bench(Bench { args: args(&["--quick", "--", "x"]) }));
+        let against = Against::Family;
+        check("bench --quick -- x", &Command::Bench(Bench { against, args: args(&["--quick", "--", "x"]) }));
         check("soak --seconds 5", &Command::Soak(Soak { args: args(&["--seconds", "5"]) }));
+    }
+
+    #[test]
+    fn bench_takes_its_own_flag_out_and_passes_the_rest_on() {
+        let against = Against::Peers;
+        let peers = |words| Command::Bench(Bench { against, args: args(words) });
+        check("bench --peers", &peers(&[]));
+        check("bench -- --peers --quick", &peers(&["--quick"]));
+        check("bench --peers --only churn --json x", &peers(&["--only", "churn", "--json", "x"]));
+        check("bench --peers --help", &peers(&["--help"]));
+        check("bench --quick --peers", &peers(&["--quick"]));
     }
 
     #[test]
