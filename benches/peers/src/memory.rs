@@ -5,21 +5,20 @@ use std::sync::Arc;
 use crate::corpus::{Corpus, Step};
 use crate::subjects::{Script, Subject};
 
-/// Plays the events of a corpus into a fresh index and returns what `live_bytes` grew by. The index is alive then, its
-/// events are gone.
+/// Plays the events of a corpus into a fresh index and returns what `live_bytes` grew by. Read inside the last call of
+/// the script: everything that the index keeps for its writer is alive then, its events are gone.
 pub fn grown<S: Subject>(corpus: &Arc<Corpus>, live_bytes: fn() -> usize) -> usize {
     let before = live_bytes();
-    let script = Events { corpus: Arc::clone(corpus), at: 0 };
-    let (subject, script) = S::open(corpus.workers()).drive(script);
-    drop(script);
-    let grown = live_bytes().saturating_sub(before);
-    drop(subject);
-    grown
+    let script = Events { corpus: Arc::clone(corpus), at: 0, live_bytes, after: before };
+    let (_, script) = S::open(corpus.workers()).drive(script);
+    script.after.saturating_sub(before)
 }
 
 struct Events {
     corpus: Arc<Corpus>,
     at: usize,
+    live_bytes: fn() -> usize,
+    after: usize,
 }
 
 impl<S: Subject> Script<S> for Events {
@@ -34,6 +33,23 @@ impl<S: Subject> Script<S> for Events {
         }
         // The batch itself must not be counted as the index's.
         *batch = Vec::new();
+        self.after = (self.live_bytes)();
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::corpus::churn_for_tests;
+    use crate::subjects::CompressedTree;
+
+    #[test]
+    fn bytes_are_read_twice_before_and_after_the_events() {
+        static READINGS: AtomicUsize = AtomicUsize::new(0);
+        let live = || 1_000 * READINGS.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(grown::<CompressedTree>(&Arc::new(churn_for_tests()), live), 1_000);
     }
 }

@@ -47,7 +47,9 @@ impl Reference {
                 sound
             }
             Change::Remove { worker, names } => {
-                names.iter().fold(true, |sound, name| self.take(worker, name.get()) && sound)
+                // All of them go, whatever the first ones were.
+                let unknown = names.iter().filter(|name| !self.take(worker, name.get())).count();
+                unknown == 0
             }
             Change::Clear { worker } | Change::Replace { worker } => {
                 let (word, bit) = place(worker);

@@ -11,6 +11,7 @@ use crate::duel::{Duelled, duel};
 use crate::memory;
 use crate::replay::{Replayed, replay};
 
+type Grown = fn(&Arc<Corpus>, fn() -> usize) -> usize;
 type Duel = fn(&Arc<Corpus>, Clock) -> io::Result<Duelled>;
 
 /// One index under test.
@@ -23,7 +24,7 @@ pub struct Entry {
     /// See [`replay`].
     pub replay: fn(&Arc<Corpus>, Clock) -> Replayed,
     /// See [`memory::grown`].
-    pub grown: fn(&Arc<Corpus>, fn() -> usize) -> usize,
+    pub grown: Grown,
     /// See [`duel`]; `None` for an index that cannot be read beside its writer.
     pub duel: Option<Duel>,
 }
