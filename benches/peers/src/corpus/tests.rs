@@ -87,7 +87,7 @@ fn churn_removes_as_much_as_it_stores_leaves_holes_and_stores_what_is_held() {
     let ([finds, stores, _, clears, replacements], [stored, removed]) = shape(&corpus);
     assert!(finds * 6 < stores);
     assert_eq!((clears, replacements), (8, 2));
-    assert!(stored < removed * 3 / 2, "{stored} stored, {removed} removed");
+    assert!(stored < removed * 2, "{stored} stored, {removed} removed");
 
     // Replayed literally: holes are blocks behind a missing parent; stores again are stores of held blocks.
     let mut held = std::collections::HashSet::new();
