@@ -6,6 +6,7 @@
 
 pub mod chart;
 pub mod corpus;
+pub mod decisions;
 pub mod heap;
 pub mod open_loop;
 pub mod serial;

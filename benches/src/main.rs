@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use clap::Parser;
 use kv_router_benches::chart;
 use kv_router_benches::corpus::{Corpus, Op};
+use kv_router_benches::decisions::{Setup, measure as measure_decisions};
 use kv_router_benches::open_loop::{Ladder, Point, Threads, find_knee, run};
 use kv_router_benches::serial::{self, Work};
 use kv_router_benches::source::Source;
@@ -27,6 +28,9 @@ pub struct Args {
     /// Only the check, the memory and the work on one thread: no ladder of rates.
     #[arg(long)]
     serial: bool,
+    /// Time whole decisions instead of the indexes: 8 to 4,000 ranks, 1 and 2 threads.
+    #[arg(long)]
+    decisions: bool,
     /// Only this index; may be repeated.
     #[arg(long = "index", value_name = "NAME")]
     indexes: Vec<String>,
@@ -59,6 +63,9 @@ fn main() -> ExitCode {
 fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
     if args.threads == 0 || args.threads > 64 {
         return Err("--threads is out of range: use 1 to 64".into());
+    }
+    if args.decisions {
+        return decisions(args);
     }
     let chosen = chosen(&args.indexes)?;
     let mut source = args.source.clone();
@@ -157,6 +164,43 @@ fn ladder(
     write(&args.out.join("offered-achieved.svg"), &chart::ladders(&corpus.name, &ladders)?)?;
     writeln!(out, "\n{}", footer(&ladders))?;
     note(&format!("charts: {}", args.out.display()))
+}
+
+fn decisions(args: &Args) -> Result<(), Box<dyn Error>> {
+    let mut json = args.json.as_ref().map(File::create).transpose()?;
+    let mut out = io::stdout();
+    writeln!(
+        out,
+        "{:>6}{:>8}{:>8}{:>12}{:>10}{:>10}",
+        "ranks", "held", "threads", "per second", "p50 us", "p99 us"
+    )?;
+    for ranks in [8, 64, 512, 4_000] {
+        for held_percent in [1, 10, 100] {
+            for threads in [1, 2] {
+                let decisions = if args.quick { 5_000 } else { 50_000 };
+                let figures = measure_decisions(Setup { ranks, held_percent, threads, decisions })?;
+                let micros = [figures.p50, figures.p99].map(|time| time.as_secs_f64() * 1e6);
+                let [p50, p99] = micros;
+                writeln!(
+                    out,
+                    "{ranks:>6}{held_percent:>7}%{threads:>8}{:>12.0}{p50:>10.2}{p99:>10.2}",
+                    figures.per_second
+                )?;
+                if let Some(file) = &mut json {
+                    let line = json!({
+                        "ranks": ranks,
+                        "held_percent": held_percent,
+                        "threads": threads,
+                        "decisions_per_second": figures.per_second.round(),
+                        "p50_us": p50,
+                        "p99_us": p99,
+                    });
+                    writeln!(file, "{line}")?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Entry>, Box<dyn Error>> {

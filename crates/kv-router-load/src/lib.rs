@@ -58,8 +58,9 @@
 //!
 //! Booking and release cost one lock, a few map probes for each fork in the tree of prompts in flight, and one copy
 //! of the part of the prompt that nobody else has in flight; they do not grow with the number of ranks. Progress
-//! reports cost one lock and a few additions. A snapshot copies 28 bytes a rank, plus one write for each rank that
-//! shares a part of the prompt; it allocates nothing once its buffer has grown.
+//! reports cost one lock and a few additions. A snapshot looks at a stamp for every 16 ranks and copies those that
+//! changed since the same buffer was filled last, plus one write for each rank that shares a part of the prompt; it
+//! allocates nothing once its buffer has grown.
 #![forbid(unsafe_code)]
 
 mod booking;

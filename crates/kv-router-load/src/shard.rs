@@ -1,5 +1,6 @@
 //! A part of the ranks with everything that is known about them, behind one lock.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,10 @@ use crate::{Demand, WorkerLoad};
 /// Every change of membership gets a number of its own, over all trackers of the process, so that a snapshot can
 /// tell an unchanged shard without knowing which tracker it belongs to. 0 stands for "never had a rank".
 static NEXT_MEMBERSHIP: AtomicU64 = AtomicU64::new(1);
+
+/// Ranks whose loads are copied together. Few enough that a change of one costs a snapshot little, enough that the
+/// stamps of a shard are quickly looked through.
+const GROUP: usize = 16;
 
 /// What a request that is no longer counted leaves to be settled outside its shard.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +37,10 @@ pub(crate) struct Shard {
     positions: Vec<u32>,
     workers: Vec<WorkerRank>,
     loads: Vec<WorkerLoad>,
+    /// Changes of any load, counted.
+    changes: u64,
+    /// For each group of `GROUP` positions, the number of its latest change.
+    stamps: Vec<u64>,
     membership: u64,
     requests: Requests,
     prompts: PromptTree,
@@ -45,6 +54,8 @@ impl Shard {
             positions: Vec::new(),
             workers: Vec::new(),
             loads: Vec::new(),
+            changes: 0,
+            stamps: Vec::new(),
             membership: 0,
             requests: Requests::default(),
             prompts: PromptTree::new(),
@@ -71,24 +82,26 @@ impl Shard {
         self.slots.insert(worker, slot);
         self.workers.push(worker);
         self.loads.push(WorkerLoad::default());
+        self.stamps.resize(self.loads.len().div_ceil(GROUP), 0);
         self.membership_changed();
     }
 
     /// Removes a rank with its requests. Returns the load that it had.
     pub(crate) fn remove(&mut self, worker: WorkerRank, mut freed: impl FnMut(Freed)) -> Option<WorkerLoad> {
         let slot = *self.slots.get(&worker)?;
-        let load = *self.load_mut(slot);
+        let load = self.loads[self.position(slot)];
         let keys: Vec<RequestKey> =
             self.requests.iter().filter(|(_, request)| request.slot == slot).map(|(key, _)| key).collect();
         for key in keys {
             self.free(key).into_iter().for_each(&mut freed);
         }
-        debug_assert_eq!(*self.load_mut(slot), WorkerLoad::default());
+        debug_assert_eq!(self.loads[self.position(slot)], WorkerLoad::default());
         self.slots.remove(&worker);
         self.free_slots.push(slot);
         let position = self.position(slot);
         self.workers.swap_remove(position);
         self.loads.swap_remove(position);
+        self.stamps.truncate(self.loads.len().div_ceil(GROUP));
         if let Some(moved) = self.workers.get(position) {
             let moved = self.slots[moved];
             self.positions[moved.0 as usize] = position as u32;
@@ -146,7 +159,11 @@ impl Shard {
         let request = self.requests.get_mut(key)?;
         request.last_activity = request.last_activity.max(now);
         let position = self.positions[request.slot.0 as usize] as usize;
+        let before = self.loads[position];
         change(request, &mut self.loads[position]);
+        if self.loads[position] != before {
+            self.mark(position);
+        }
         Some(())
     }
 
@@ -190,12 +207,24 @@ impl Shard {
         &self.loads
     }
 
-    /// Adds to each rank's entry the blocks of `prompt` that it has in flight. One entry a rank, all 0 before.
-    pub(crate) fn add_shared_blocks(&self, prompt: &[SequenceHash], shared: &mut [u32]) {
-        self.prompts.for_each_share(prompt, |slot, blocks| {
-            let entry = &mut shared[self.positions[slot.0 as usize] as usize];
-            *entry = entry.saturating_add(blocks);
-        });
+    /// How often a load has changed, for [`changed_since`](Self::changed_since).
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Positions that hold every load which has changed since there were `seen` changes. Right as long as the
+    /// membership is the same.
+    pub(crate) fn changed_since(&self, seen: u64) -> impl Iterator<Item = Range<usize>> {
+        // Nothing at all is the common case of a large fleet: its stamps need no look.
+        let stamps = if seen == self.changes { &[][..] } else { &self.stamps[..] };
+        let groups = stamps.iter().enumerate().filter(move |&(_, &stamp)| stamp > seen);
+        groups.map(|(group, _)| group * GROUP..self.loads.len().min((group + 1) * GROUP))
+    }
+
+    /// Calls `each` with positions and the blocks of `prompt` that requests there have in flight, once for each run
+    /// of blocks: what a rank shares is the sum.
+    pub(crate) fn for_each_share(&self, prompt: &[SequenceHash], mut each: impl FnMut(usize, u32)) {
+        self.prompts.for_each_share(prompt, |slot, blocks| each(self.position(slot), blocks));
     }
 
     pub(crate) fn request_count(&self) -> usize {
@@ -210,9 +239,16 @@ impl Shard {
         self.positions[slot.0 as usize] as usize
     }
 
+    /// The load of a rank, to be changed.
     fn load_mut(&mut self, slot: Slot) -> &mut WorkerLoad {
         let position = self.position(slot);
+        self.mark(position);
         &mut self.loads[position]
+    }
+
+    fn mark(&mut self, position: usize) {
+        self.changes += 1;
+        self.stamps[position / GROUP] = self.changes;
     }
 
     fn membership_changed(&mut self) {

@@ -1,5 +1,7 @@
 //! The load of every rank, copied for one decision.
 
+use std::ops::Range;
+
 use kv_router_types::{SequenceHash, WorkerRank};
 
 use crate::WorkerLoad;
@@ -26,7 +28,8 @@ pub struct RankLoad {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Membership([u64; SHARDS]);
 
-/// The load of every rank at the moment of a decision. A buffer to be used again: it allocates only to grow.
+/// The load of every rank at the moment of a decision. A buffer to be used again: it allocates only to grow, and a
+/// fill copies only what changed since the one before.
 ///
 /// # Consistency
 ///
@@ -37,7 +40,14 @@ pub struct LoadSnapshot {
     membership: Membership,
     workers: Vec<WorkerRank>,
     loads: Vec<WorkerLoad>,
+    /// 0 everywhere but at `sharers`.
     shared_blocks: Vec<u32>,
+    sharers: Vec<u32>,
+    /// How many changes of each shard the columns include, as long as its membership is the same.
+    seen: [u64; SHARDS],
+    changed: Vec<Range<usize>>,
+    /// Positions that the fill in progress has come to.
+    filled: usize,
 }
 
 impl LoadSnapshot {
@@ -67,6 +77,7 @@ impl LoadSnapshot {
     }
 
     /// The rank at a position below [`len`](Self::len).
+    #[inline]
     pub fn get(&self, position: usize) -> Option<RankLoad> {
         Some(RankLoad {
             worker: *self.workers.get(position)?,
@@ -85,24 +96,60 @@ impl LoadSnapshot {
         })
     }
 
-    /// Forgets the numbers. The names stay: most snapshots find the ranks of the one before.
+    /// Positions whose load may differ from what the fill before left in this same buffer; all of them when the
+    /// [`membership`](Self::membership) differs. What a caller derives from the load of a rank is good for as long as
+    /// its position does not come up here.
+    pub fn changed(&self) -> impl Iterator<Item = usize> {
+        self.changed.iter().flat_map(Clone::clone)
+    }
+
+    /// Positions whose [`shared_blocks`](RankLoad::shared_blocks) are not 0, each once.
+    pub fn sharers(&self) -> impl Iterator<Item = usize> {
+        self.sharers.iter().map(|&position| position as usize)
+    }
+
+    /// Starts a fill. The columns stay: most of them will do for the next snapshot too.
     pub(crate) fn begin(&mut self) {
-        self.loads.clear();
-        self.shared_blocks.clear();
+        self.changed.clear();
+        self.filled = 0;
+        for position in self.sharers.drain(..) {
+            self.shared_blocks[position as usize] = 0;
+        }
     }
 
     /// Copies one shard. Shards come in order, each once, after [`begin`](Self::begin).
     pub(crate) fn append(&mut self, index: usize, shard: &Shard, prompt: &[SequenceHash]) {
-        let start = self.loads.len();
-        self.loads.extend_from_slice(shard.loads());
-        self.shared_blocks.resize(self.loads.len(), 0);
-        shard.add_shared_blocks(prompt, &mut self.shared_blocks[start..]);
-        // A shard that changed moves those behind it: names are cut there and copied again. The cut leaves the
-        // later shards without names, so they must look changed too.
-        if self.membership.0[index] != shard.membership() || self.workers.len() < self.loads.len() {
+        let start = self.filled;
+        let end = start + shard.loads().len();
+        self.filled = end;
+        // A shard that changed moves those behind it: the columns are cut there and copied again. The cut leaves the
+        // later shards without entries, so they must look changed too.
+        if self.membership.0[index] == shard.membership() && self.workers.len() >= end {
+            for range in shard.changed_since(self.seen[index]) {
+                let here = start + range.start..start + range.end;
+                self.loads[here.clone()].copy_from_slice(&shard.loads()[range]);
+                self.changed.push(here);
+            }
+        } else {
             self.workers.truncate(start);
             self.workers.extend_from_slice(shard.workers());
+            self.loads.truncate(start);
+            self.loads.extend_from_slice(shard.loads());
+            self.shared_blocks.truncate(start);
+            self.shared_blocks.resize(end, 0);
             self.membership.0[index] = shard.membership();
+            // Also those before it: the caller's own columns have to be built anew. Those behind it come here too.
+            self.changed.clear();
+            self.changed.push(0..end);
         }
+        self.seen[index] = shard.changes();
+        shard.for_each_share(prompt, |position, blocks| {
+            let position = start + position;
+            let entry = &mut self.shared_blocks[position];
+            if *entry == 0 && blocks > 0 {
+                self.sharers.push(position as u32); // fits: `LoadConfig::max_ranks` is a u32
+            }
+            *entry = entry.saturating_add(blocks);
+        });
     }
 }

@@ -243,8 +243,9 @@ impl LoadTracker {
 
     /// Copies the load of every rank into `out`, and how many leading blocks of `prompt` each has in flight.
     ///
-    /// Cost: 24 bytes copied for a rank, 40 after a change of membership, and one write for each rank and each run
-    /// of blocks that it shares with the prompt. Allocates only to grow `out`.
+    /// Cost: one look for every 16 ranks, 384 bytes copied for each such group with a change since `out` was filled
+    /// last, everything after a change of membership, and one write for each rank and each run of blocks that it
+    /// shares with the prompt. Allocates only to grow `out`.
     pub fn snapshot_into(&self, prompt: &[SequenceHash], out: &mut LoadSnapshot) {
         out.begin();
         for (index, shard) in self.shared.shards.iter().enumerate() {

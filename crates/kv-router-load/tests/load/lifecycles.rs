@@ -232,7 +232,17 @@ impl Run {
     /// All reads agree with the model.
     fn check(&mut self) {
         let query = rolling(&[0, 1, 1, 0, 1, 0]);
+        let before: Vec<_> = self.snapshot.iter().collect();
+        let membership = self.snapshot.membership();
         self.tracker.snapshot_into(&query, &mut self.snapshot);
+        let changed: BTreeSet<_> = self.snapshot.changed().collect();
+        let sharers: Vec<_> = self.snapshot.sharers().collect();
+        assert_eq!(sharers.len(), sharers.iter().collect::<BTreeSet<_>>().len());
+        for (position, rank) in self.snapshot.iter().enumerate() {
+            let same = self.snapshot.membership() == membership && before[position].load == rank.load;
+            assert!(same || changed.contains(&position), "a change of {rank:?} was not told");
+            assert_eq!(rank.shared_blocks > 0, sharers.contains(&position));
+        }
         let seen: BTreeSet<_> = self.snapshot.iter().map(|rank| rank.worker).collect();
         assert_eq!((self.snapshot.len(), &seen), (self.model.ranks.len(), &self.model.ranks));
         for rank in self.snapshot.iter() {
