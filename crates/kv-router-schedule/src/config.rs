@@ -90,6 +90,10 @@ pub struct FilterConfig {
     /// A rank is busy while its blocks in flight are above this fraction of its device cache. Default `None`:
     /// never. Ranks of unknown capacity are not busy.
     pub busy_decode: Option<f64>,
+    /// A request has to wait while every rank that it could go to has more prompt tokens in flight than this fraction
+    /// of the tokens that it computes in one batch. Default `None`: never. Ranks of unknown capacity are never above.
+    /// Nobody is left out for it: as soon as one rank is at or below, all are judged by their cost.
+    pub wait_prefill: Option<f64>,
     /// For a rank that is catching up with its events. Default: full credit.
     pub recovering: StaleRule,
     /// For a rank whose cache had to be forgotten. Default: full credit, of what has been seen since.
@@ -103,7 +107,12 @@ impl FilterConfig {
     ///
     /// The first fraction that is not a number from 0 to 1e9, or factor that is not one from 0 to 1.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        for (field, fraction) in [("busy_prefill", self.busy_prefill), ("busy_decode", self.busy_decode)] {
+        let fractions = [
+            ("busy_prefill", self.busy_prefill),
+            ("busy_decode", self.busy_decode),
+            ("wait_prefill", self.wait_prefill),
+        ];
+        for (field, fraction) in fractions {
             at_most(field, fraction.unwrap_or(0.0), HIGHEST)?;
         }
         for (field, rule) in [("recovering", self.recovering), ("cold", self.cold)] {
@@ -127,7 +136,7 @@ impl FilterConfig {
 impl Default for FilterConfig {
     fn default() -> Self {
         let full = StaleRule::Credit(1.0);
-        Self { busy_prefill: None, busy_decode: None, recovering: full, cold: full }
+        Self { busy_prefill: None, busy_decode: None, wait_prefill: None, recovering: full, cold: full }
     }
 }
 
@@ -196,6 +205,7 @@ mod tests {
         check(|c| c.busy_prefill = Some(4.0), None);
         check(|c| c.busy_prefill = Some(f64::NAN), Some("busy_prefill"));
         check(|c| c.busy_decode = Some(-1.0), Some("busy_decode"));
+        check(|c| c.wait_prefill = Some(f64::INFINITY), Some("wait_prefill"));
         check(|c| c.recovering = StaleRule::Credit(1.1), Some("recovering"));
         check(|c| c.cold = StaleRule::Credit(f64::NAN), Some("cold"));
         check(|c| c.cold = StaleRule::Exclude, None);

@@ -1,6 +1,6 @@
 //! The cost of giving a request to a worker rank.
 
-use kv_router_types::Tier;
+use kv_router_types::{BlockSize, Tier};
 
 use crate::{Candidate, CostConfig, SelectRequest};
 
@@ -22,12 +22,44 @@ pub struct CostTerms {
     pub prefill_term: f64,
     /// `decode_active_request_weight * active_requests`.
     pub request_term: f64,
-    /// The sum. Lower is better.
+    /// The sum of the three terms, up to rounding. Lower is better.
     pub cost: f64,
 }
 
 impl CostConfig {
-    /// `trust` is the share of the overlap credit that the freshness of the rank's stream leaves.
+    /// What the rank costs before this request is looked at: the part that a change of its load alone changes.
+    #[inline]
+    pub(crate) fn base(&self, block_size: BlockSize, candidate: &Candidate<'_>) -> f64 {
+        self.prefill_load_scale * active_prefill_blocks(block_size, candidate)
+            + to_f64(candidate.active_blocks)
+            + self.decode_active_request_weight * f64::from(candidate.active_requests)
+    }
+
+    /// What this request adds, on a rank that gives it `overlap_credit` and has to hold `incoming_blocks` more.
+    #[inline]
+    pub(crate) fn share(&self, prompt_blocks: u32, overlap_credit: f64, incoming_blocks: u32) -> f64 {
+        // Never below 0: the credit is at most the incoming blocks.
+        self.prefill_load_scale * (f64::from(prompt_blocks) - overlap_credit) + f64::from(incoming_blocks)
+    }
+
+    /// What the cached blocks are worth. `trust` is the share of it that the freshness of the rank's stream leaves.
+    #[inline]
+    pub(crate) fn credit(&self, request: &SelectRequest<'_>, candidate: &Candidate<'_>, trust: f64) -> f64 {
+        let blocks = |tier: Tier| f64::from(candidate.overlap[tier.index()]);
+        let incoming = f64::from(request.prompt_blocks);
+        let mut device = self.device_weight * blocks(Tier::Device);
+        if self.credit_decay > 0.0 {
+            let backlog = active_prefill_blocks(request.block_size, candidate);
+            device = decayed(device, self.credit_decay, backlog, incoming);
+        }
+        let credit = device
+            + self.host_weight * blocks(Tier::Host)
+            + self.disk_weight * blocks(Tier::Disk)
+            + self.object_weight * blocks(Tier::Object);
+        lesser(trust * credit, incoming)
+    }
+
+    /// The cost with its terms.
     #[inline]
     pub(crate) fn terms(
         &self,
@@ -35,36 +67,29 @@ impl CostConfig {
         candidate: &Candidate<'_>,
         trust: f64,
     ) -> CostTerms {
-        let active_prefill_blocks = to_f64(candidate.prefill_tokens) / f64::from(request.block_size.get());
+        let active_prefill_blocks = active_prefill_blocks(request.block_size, candidate);
         let incoming_prompt_blocks = f64::from(request.prompt_blocks);
-
-        let blocks = |tier: Tier| f64::from(candidate.overlap[tier.index()]);
-        let mut device = self.device_weight * blocks(Tier::Device);
-        if self.credit_decay > 0.0 {
-            device = decayed(device, self.credit_decay, active_prefill_blocks, incoming_prompt_blocks);
-        }
-        let credit = device
-            + self.host_weight * blocks(Tier::Host)
-            + self.disk_weight * blocks(Tier::Disk)
-            + self.object_weight * blocks(Tier::Object);
-        let overlap_credit = lesser(trust * credit, incoming_prompt_blocks);
-
-        // Never below 0: the credit is at most the incoming blocks.
+        let overlap_credit = self.credit(request, candidate, trust);
         let adjusted_prefill = active_prefill_blocks + (incoming_prompt_blocks - overlap_credit);
-        let potential_decode = to_f64(candidate.active_blocks) + f64::from(candidate.incoming_blocks);
-        let prefill_term = self.prefill_load_scale * adjusted_prefill;
-        let request_term = self.decode_active_request_weight * f64::from(candidate.active_requests);
+        // Added up in this order and no other: a `Slate` keeps the first half and must come to the same bits.
+        let cost = self.base(request.block_size, candidate)
+            + self.share(request.prompt_blocks, overlap_credit, candidate.incoming_blocks);
         CostTerms {
             active_prefill_blocks,
             incoming_prompt_blocks,
             overlap_credit,
             adjusted_prefill,
-            potential_decode,
-            prefill_term,
-            request_term,
-            cost: prefill_term + potential_decode + request_term,
+            potential_decode: to_f64(candidate.active_blocks) + f64::from(candidate.incoming_blocks),
+            prefill_term: self.prefill_load_scale * adjusted_prefill,
+            request_term: self.decode_active_request_weight * f64::from(candidate.active_requests),
+            cost,
         }
     }
+}
+
+#[inline]
+fn active_prefill_blocks(block_size: BlockSize, candidate: &Candidate<'_>) -> f64 {
+    to_f64(candidate.prefill_tokens) / f64::from(block_size.get())
 }
 
 /// What a backlog leaves of the device credit. Out of line: two divisions that most configurations do not need.

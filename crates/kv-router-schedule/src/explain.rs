@@ -60,8 +60,8 @@ impl Selector {
         scratch: &mut Scratch,
     ) -> Explanation {
         let mut record = Record { preferred: request.constraints.preferred_taints, ..Record::default() };
-        let excluded = self.fill(request, candidates, scratch, &mut record);
-        let outcome = self.draw(request, excluded, entropy, scratch);
+        let tally = self.fill(request, candidates.into_iter().enumerate(), scratch, &mut record);
+        let outcome = self.draw(request, tally, entropy, scratch);
         let Record { mut seen, others, .. } = record;
         let pool = if scratch.preferred.is_empty() {
             &scratch.others

@@ -107,8 +107,9 @@ impl ExclusionCounts {
         self.named().iter().map(|(_, count)| count).sum()
     }
 
-    pub(crate) fn add(&mut self, reason: &Excluded) {
-        *match reason {
+    /// The count of a reason.
+    pub(crate) fn of(&mut self, reason: &Excluded) -> &mut u32 {
+        match reason {
             Excluded::NotAllowed => &mut self.not_allowed,
             Excluded::NotPinned => &mut self.not_pinned,
             Excluded::RankOutOfBounds { .. } => &mut self.rank_out_of_bounds,
@@ -117,7 +118,7 @@ impl ExclusionCounts {
             Excluded::Busy { .. } => &mut self.busy,
             Excluded::Stale { .. } => &mut self.stale,
             Excluded::NotPreferred => &mut self.not_preferred,
-        } += 1;
+        }
     }
 
     fn named(&self) -> [(&'static str, u32); 8] {
@@ -169,6 +170,19 @@ impl FilterConfig {
         match self.stale_rule(candidate.stream) {
             StaleRule::Credit(trust) => Ok(trust),
             StaleRule::Exclude => Err(Excluded::Stale { stream: candidate.stream }),
+        }
+    }
+}
+
+impl FilterConfig {
+    /// Whether a candidate is at or below the threshold of the queue.
+    #[inline]
+    pub(crate) fn is_open(&self, candidate: &Candidate<'_>) -> bool {
+        match (self.wait_prefill, candidate.capacity.batched_tokens) {
+            (Some(fraction), Some(tokens)) => {
+                check_busy(Resource::PrefillTokens, candidate.prefill_tokens, fraction, tokens).is_ok()
+            }
+            _ => true,
         }
     }
 }

@@ -85,6 +85,7 @@ mod filter;
 mod pool;
 mod request;
 mod select;
+mod slate;
 mod traits;
 
 pub use candidate::{Candidate, Capacity, StreamFreshness};
@@ -94,6 +95,7 @@ pub use entropy::{Entropy, SplitMix64};
 pub use explain::{Explained, Explanation, Verdict};
 pub use filter::{Excluded, ExclusionCounts, Resource};
 pub use pool::{Draw, Scratch};
-pub use request::{Constraints, Pin, SelectRequest, WorkerSet};
+pub use request::{Constraints, Pin, SelectRequest, Spread, WorkerSet};
 pub use select::{Preference, SelectError, Selection, Selector, Shortage};
+pub use slate::Slate;
 pub use traits::{Adapters, RankBounds, Taint, WorkerTraits};

@@ -15,10 +15,25 @@ pub(crate) struct Contender {
     pub(crate) cost: f64,
 }
 
-/// The candidates of one decision that can still win: all with a temperature, those of the lowest cost without.
+/// How a winner is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Rule {
+    /// The lowest cost; equals are drawn from uniformly.
+    #[default]
+    Lowest,
+    /// The cheaper of two drawn among those that are at most this far above the lowest cost, in blocks.
+    TwoChoices(f64),
+    /// Softmax at this temperature, above 0.
+    Softmax(f64),
+}
+
+/// The candidates of one decision that can still win.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
+    rule: Rule,
     contenders: Vec<Contender>,
+    /// The lowest cost offered.
+    lowest: f64,
     /// One for each contender, once a draw with a temperature has been made.
     weights: Vec<f64>,
     /// How many were offered.
@@ -38,6 +53,15 @@ pub enum Draw {
         /// Which of them, in the order of the candidates, from 0.
         drawn: u32,
     },
+    /// Two were drawn uniformly among those that cost about the same, and the cheaper one won, or the first of equals.
+    TwoChoices {
+        /// Among how many.
+        contenders: u32,
+        /// Which of them was drawn first, in the order of the candidates, from 0.
+        first: u32,
+        /// Which of the others was drawn second, counted in the same way.
+        second: u32,
+    },
     /// One was drawn with a temperature.
     Sampled {
         /// Among how many.
@@ -55,6 +79,9 @@ impl fmt::Display for Draw {
             Self::Tie { contenders, drawn } => {
                 write!(f, "drew {drawn} among {contenders} equals, counted from 0")
             }
+            Self::TwoChoices { contenders, first, second } => {
+                write!(f, "drew {first} and {second} among {contenders} near equals, counted from 0")
+            }
             Self::Sampled { contenders, point } => {
                 write!(f, "drew {point:.4} over the probabilities of {contenders}")
             }
@@ -63,8 +90,10 @@ impl fmt::Display for Draw {
 }
 
 impl Pool {
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn begin(&mut self, rule: Rule) {
+        self.rule = rule;
         self.contenders.clear();
+        self.lowest = f64::INFINITY;
         self.weights.clear();
         self.offered = 0;
     }
@@ -79,29 +108,44 @@ impl Pool {
 
     /// Takes a candidate if it can win. Without a temperature, a lower cost sends the others home.
     #[inline]
-    pub(crate) fn offer(&mut self, contender: Contender, temperature: f64) {
+    pub(crate) fn offer(&mut self, contender: Contender) {
         self.offered += 1;
-        if temperature <= 0.0
-            && let Some(best) = self.contenders.first()
-            && contender.cost != best.cost
-        {
-            if contender.cost > best.cost {
-                return;
+        let cost = contender.cost;
+        let margin = match self.rule {
+            Rule::Lowest => 0.0,
+            Rule::TwoChoices(margin) => margin,
+            Rule::Softmax(_) => return self.contenders.push(contender),
+        };
+        if cost > self.lowest + margin {
+            return;
+        }
+        if cost < self.lowest {
+            self.lowest = cost;
+            // With a margin, some may have to go; they are sorted out before the draw.
+            if margin <= 0.0 {
+                self.contenders.clear();
             }
-            self.contenders.clear();
         }
         self.contenders.push(contender);
     }
 
     /// Picks the winner. `None` when nobody was offered.
-    pub(crate) fn draw(&mut self, temperature: f64, entropy: &mut impl Entropy) -> Option<(Contender, Draw)> {
+    pub(crate) fn draw(&mut self, entropy: &mut impl Entropy) -> Option<(Contender, Draw)> {
+        if let Rule::TwoChoices(margin) = self.rule {
+            let highest = self.lowest + margin;
+            self.contenders.retain(|contender| contender.cost <= highest);
+        }
         match self.contenders[..] {
             [] => return None,
             [only] => return Some((only, Draw::Single)),
             _ => {}
         }
         let contenders = self.contenders.len() as u32;
-        let total = if temperature > 0.0 { self.weigh(temperature) } else { None };
+        let total = match self.rule {
+            Rule::Lowest => None,
+            Rule::TwoChoices(_) => return self.draw_two(contenders, entropy),
+            Rule::Softmax(temperature) => self.weigh(temperature),
+        };
         let Some(total) = total else {
             let drawn = below(u64::from(contenders), entropy) as u32;
             return Some((*self.contenders.get(drawn as usize)?, Draw::Tie { contenders, drawn }));
@@ -122,12 +166,39 @@ impl Pool {
         Some((*winner?, Draw::Sampled { contenders, point }))
     }
 
+    /// Two different contenders, the cheaper of which wins.
+    fn draw_two(&self, contenders: u32, entropy: &mut impl Entropy) -> Option<(Contender, Draw)> {
+        let first = below(u64::from(contenders), entropy) as u32;
+        let other = below(u64::from(contenders) - 1, entropy) as u32;
+        let second = other + u32::from(other >= first); // the first is left out of the count
+        let pair = (self.contenders.get(first as usize)?, self.contenders.get(second as usize)?);
+        let winner = if pair.1.cost < pair.0.cost { pair.1 } else { pair.0 };
+        Some((*winner, Draw::TwoChoices { contenders, first, second }))
+    }
+
     /// The chance of each contender, in order of position, as it was in the last draw.
     pub(crate) fn probabilities(&self) -> impl Iterator<Item = (usize, f64)> {
         let total: f64 = self.weights.iter().sum();
-        let uniform = 1.0 / self.contenders.len() as f64;
+        let count = self.contenders.len() as f64;
+        // Under two choices: the pairs in which nobody is cheaper, half of those with an equal, out of all.
+        let mut costs = Vec::new();
+        if let Rule::TwoChoices(_) = self.rule
+            && self.contenders.len() > 1
+        {
+            costs.extend(self.contenders.iter().map(|contender| contender.cost));
+            costs.sort_unstable_by(f64::total_cmp);
+        }
         self.contenders.iter().enumerate().map(move |(index, contender)| {
-            let chance = self.weights.get(index).map_or(uniform, |weight| weight / total);
+            let chance = if let Some(weight) = self.weights.get(index) {
+                weight / total
+            } else if costs.is_empty() {
+                1.0 / count
+            } else {
+                let cheaper = costs.partition_point(|&cost| cost < contender.cost) as f64;
+                let not_costlier = costs.partition_point(|&cost| cost <= contender.cost) as f64;
+                let equals = not_costlier - cheaper - 1.0;
+                (count - not_costlier + equals / 2.0) / (count * (count - 1.0) / 2.0)
+            };
             (contender.position, chance)
         })
     }
@@ -162,6 +233,8 @@ pub struct Scratch {
     pub(crate) preferred: Pool,
     /// The others who passed. They count only while nobody is preferred.
     pub(crate) others: Pool,
+    /// The cost of every rank of a slate.
+    pub(crate) costs: Vec<f64>,
 }
 
 impl Scratch {
@@ -170,9 +243,9 @@ impl Scratch {
         Self::default()
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.preferred.clear();
-        self.others.clear();
+    pub(crate) fn begin(&mut self, rule: Rule) {
+        self.preferred.begin(rule);
+        self.others.begin(rule);
     }
 }
 

@@ -71,7 +71,13 @@ pub struct Constraints<'a> {
 }
 
 impl Constraints<'_> {
-    /// Whether there is anything to look up about a worker, preferences apart.
+    /// Whether there is anything to look up about a worker.
+    #[inline]
+    pub(crate) fn are_any(&self) -> bool {
+        self.restrict() || !self.preferred_taints.is_empty()
+    }
+
+    /// The same, preferences apart.
     #[inline]
     pub(crate) fn restrict(&self) -> bool {
         self.allow.is_some()
@@ -79,6 +85,24 @@ impl Constraints<'_> {
             || !self.required_taints.is_empty()
             || self.adapter.is_some()
     }
+}
+
+/// How far a decision without a temperature may stray from the lowest cost.
+///
+/// A router that is alone sees its own last booking, so the lowest cost is the place to go. Several routers over one
+/// fleet see each other's bookings late: all of them find the same idle rank, and herd onto it. The cheaper of two
+/// random near equals is nearly as good a place for each of them, and another one for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// The lowest cost wins, and equals are drawn from uniformly. For loads that are current.
+    #[default]
+    Lowest,
+    /// Two different candidates are drawn uniformly among those within a margin of the lowest cost, and the cheaper
+    /// wins. For loads that are stale.
+    TwoChoices {
+        /// The margin, in blocks. About what the other routers place between two of their reports.
+        within_blocks: u32,
+    },
 }
 
 /// A request as a decision sees it.
@@ -90,11 +114,13 @@ pub struct SelectRequest<'a> {
     pub block_size: BlockSize,
     /// Where it may go.
     pub constraints: Constraints<'a>,
+    /// What to make of near equals. A temperature above 0 spreads already, and this then counts for nothing.
+    pub spread: Spread,
 }
 
 impl SelectRequest<'_> {
     /// A request that may go anywhere.
     pub fn new(prompt_blocks: u32, block_size: BlockSize) -> Self {
-        Self { prompt_blocks, block_size, constraints: Constraints::default() }
+        Self { prompt_blocks, block_size, constraints: Constraints::default(), spread: Spread::Lowest }
     }
 }

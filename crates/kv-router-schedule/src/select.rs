@@ -5,10 +5,10 @@ use std::fmt;
 
 use kv_router_types::WorkerRank;
 
-use crate::pool::Contender;
+use crate::pool::{Contender, Rule};
 use crate::{
     Candidate, ConfigError, CostConfig, CostTerms, Draw, Entropy, Excluded, ExclusionCounts, FilterConfig,
-    Scratch, SelectRequest, StaleRule,
+    Scratch, SelectRequest, Spread, StaleRule,
 };
 
 /// Chooses a worker rank for each request. Immutable: share one among all threads.
@@ -74,11 +74,28 @@ pub enum SelectError {
         /// How many were left out, by reason.
         excluded: ExclusionCounts,
     },
+    /// There are eligible ranks, and all of them are above [`FilterConfig::wait_prefill`]: the request has to wait
+    /// until one has worked off its prefill.
+    MustWait {
+        /// How many there are.
+        eligible: u32,
+        /// How many were left out, by reason.
+        excluded: ExclusionCounts,
+    },
 }
 
 impl fmt::Display for SelectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::NoEligibleWorker { shortage, excluded } = self;
+        let (shortage, excluded) = match self {
+            Self::NoEligibleWorker { shortage, excluded } => (shortage, excluded),
+            Self::MustWait { eligible, excluded } => {
+                return write!(
+                    f,
+                    "all {eligible} eligible workers have their prefill full (excluded: {excluded}): queue the \
+                     request, or retry when one has worked some off"
+                );
+            }
+        };
         match shortage {
             Shortage::NoCandidates => f.write_str("there is no worker: wait until one has registered"),
             Shortage::NoneMatch => {
@@ -146,60 +163,70 @@ impl Selector {
         entropy: &mut impl Entropy,
         scratch: &mut Scratch,
     ) -> Result<Selection, SelectError> {
-        let excluded = self.fill(request, candidates, scratch, &mut ());
-        self.draw(request, excluded, entropy, scratch)
+        let tally = self.fill(request, candidates.into_iter().enumerate(), scratch, &mut ());
+        self.draw(request, tally, entropy, scratch)
     }
 
     /// The cost of one candidate, whether or not the filters would pass it.
     pub fn cost(&self, request: &SelectRequest<'_>, candidate: &Candidate<'_>) -> CostTerms {
-        let trust = match self.filters.stale_rule(candidate.stream) {
-            StaleRule::Credit(trust) => trust,
-            StaleRule::Exclude => 1.0,
-        };
-        self.cost.terms(request, candidate, trust)
+        self.cost.terms(request, candidate, trust(self.filters.stale_rule(candidate.stream)))
+    }
+
+    /// How the winner is found among those who passed the filters.
+    pub(crate) fn rule(&self, request: &SelectRequest<'_>) -> Rule {
+        match request.spread {
+            _ if self.cost.temperature > 0.0 => Rule::Softmax(self.cost.temperature),
+            Spread::Lowest => Rule::Lowest,
+            Spread::TwoChoices { within_blocks } => Rule::TwoChoices(f64::from(within_blocks)),
+        }
     }
 
     /// First half of a decision: filters and scores. The contenders are then in `scratch`.
     pub(crate) fn fill<'c>(
         &self,
         request: &SelectRequest<'_>,
-        candidates: impl IntoIterator<Item = Candidate<'c>>,
+        candidates: impl IntoIterator<Item = (usize, Candidate<'c>)>,
         scratch: &mut Scratch,
         watch: &mut impl Watch,
-    ) -> ExclusionCounts {
-        scratch.clear();
+    ) -> Tally {
+        scratch.begin(self.rule(request));
         let mut excluded = ExclusionCounts::default();
+        let (mut open, mut open_preferred) = (0, 0);
         let preferred = request.constraints.preferred_taints;
-        for (position, candidate) in candidates.into_iter().enumerate() {
+        for (position, candidate) in candidates {
             let trust = match self.filters.check(request, &candidate) {
                 Ok(trust) => trust,
                 Err(reason) => {
-                    excluded.add(&reason);
+                    *excluded.of(&reason) += 1;
                     watch.excluded(&candidate, reason);
                     continue;
                 }
             };
             let terms = self.cost.terms(request, &candidate, trust);
             watch.scored(&candidate, terms);
+            let is_open = u32::from(self.filters.is_open(&candidate));
             let pool = if preferred.is_empty() || candidate.traits.has_all(preferred) {
+                open_preferred += is_open;
                 &mut scratch.preferred
             } else {
+                open += is_open;
                 &mut scratch.others
             };
             let contender = Contender { position, worker: candidate.worker, cost: terms.cost };
-            pool.offer(contender, self.cost.temperature);
+            pool.offer(contender);
         }
-        if !scratch.preferred.is_empty() {
-            excluded.not_preferred = scratch.others.offered();
+        if scratch.preferred.is_empty() {
+            return Tally { excluded, eligible: scratch.others.offered(), open };
         }
-        excluded
+        excluded.not_preferred = scratch.others.offered();
+        Tally { excluded, eligible: scratch.preferred.offered(), open: open_preferred }
     }
 
     /// Second half of a decision: the draw.
     pub(crate) fn draw(
         &self,
         request: &SelectRequest<'_>,
-        excluded: ExclusionCounts,
+        tally: Tally,
         entropy: &mut impl Entropy,
         scratch: &mut Scratch,
     ) -> Result<Selection, SelectError> {
@@ -210,18 +237,51 @@ impl Selector {
         } else {
             (&mut scratch.others, Preference::Relaxed)
         };
-        let Some((winner, draw)) = pool.draw(self.cost.temperature, entropy) else {
-            return Err(SelectError::NoEligibleWorker { shortage: shortage(&excluded), excluded });
-        };
+        tally.check()?;
+        let (winner, draw) = pool.draw(entropy).ok_or_else(|| tally.nobody())?;
         Ok(Selection {
             position: winner.position,
             worker: winner.worker,
             cost: winner.cost,
             draw,
             preference,
-            eligible: pool.offered(),
-            excluded,
+            eligible: tally.eligible,
+            excluded: tally.excluded,
         })
+    }
+}
+
+/// The share of its credit that a rank keeps, which is all of it where it is not looked at.
+pub(crate) fn trust(rule: StaleRule) -> f64 {
+    match rule {
+        StaleRule::Credit(trust) => trust,
+        StaleRule::Exclude => 1.0,
+    }
+}
+
+/// What the filters left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    pub(crate) excluded: ExclusionCounts,
+    pub(crate) eligible: u32,
+    /// Those of the eligible who are not above the threshold of the queue.
+    pub(crate) open: u32,
+}
+
+impl Tally {
+    /// Refuses when there is nobody to choose, or nobody for now.
+    pub(crate) fn check(&self) -> Result<(), SelectError> {
+        match self {
+            Self { eligible: 0, .. } => Err(self.nobody()),
+            Self { open: 0, .. } => {
+                Err(SelectError::MustWait { eligible: self.eligible, excluded: self.excluded })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn nobody(&self) -> SelectError {
+        SelectError::NoEligibleWorker { shortage: shortage(&self.excluded), excluded: self.excluded }
     }
 }
 

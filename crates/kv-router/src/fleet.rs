@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use kv_router_schedule::{Capacity, StreamFreshness, WorkerTraits};
 use kv_router_transport::Incarnation;
@@ -82,13 +82,27 @@ pub(crate) struct Rank {
     pub(crate) stream: Mutex<Stream>,
     /// What `stream` last said of itself, for decisions, which do not wait for events.
     freshness: AtomicU8,
+    /// Counts the changes of `freshness` in the whole fleet.
+    judgements: Arc<AtomicU64>,
 }
 
 impl Rank {
-    pub(crate) fn new(id: WorkerRank, traits: Arc<WorkerTraits>, capacity: Capacity, stream: Stream) -> Self {
-        let rank = Self { id, traits, capacity, stream: Mutex::new(stream), freshness: AtomicU8::new(0) };
-        rank.set_freshness(StreamFreshness::Cold);
-        rank
+    /// A rank of a worker that joins `fleet`. It starts cold.
+    pub(crate) fn new(
+        fleet: &Fleet,
+        id: WorkerRank,
+        traits: Arc<WorkerTraits>,
+        capacity: Capacity,
+        stream: Stream,
+    ) -> Self {
+        Self {
+            id,
+            traits,
+            capacity,
+            stream: Mutex::new(stream),
+            freshness: AtomicU8::new(code(StreamFreshness::Cold)),
+            judgements: Arc::clone(&fleet.judgements),
+        }
     }
 
     pub(crate) fn freshness(&self) -> StreamFreshness {
@@ -101,12 +115,19 @@ impl Rank {
     }
 
     pub(crate) fn set_freshness(&self, freshness: StreamFreshness) {
-        let code = match freshness {
-            StreamFreshness::Fresh => 0,
-            StreamFreshness::Recovering => 1,
-            StreamFreshness::Cold => 2,
-        };
-        self.freshness.store(code, Ordering::Relaxed);
+        // Almost every batch leaves it as it was, and then nobody has to look.
+        if self.freshness.swap(code(freshness), Ordering::Relaxed) != code(freshness) {
+            // Release: who sees the count sees the change.
+            self.judgements.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+fn code(freshness: StreamFreshness) -> u8 {
+    match freshness {
+        StreamFreshness::Fresh => 0,
+        StreamFreshness::Recovering => 1,
+        StreamFreshness::Cold => 2,
     }
 }
 
@@ -125,9 +146,16 @@ pub(crate) struct Fleet {
     ranks: FxHashMap<WorkerRank, Arc<Rank>>,
     /// How many ranks each worker has.
     workers: FxHashMap<WorkerId, u32>,
+    /// Shared by all that came from one fleet: an older one must not miss what happens now.
+    judgements: Arc<AtomicU64>,
 }
 
 impl Fleet {
+    /// How often the freshness of any rank has changed: while this is the same, so are they all.
+    pub(crate) fn judgements(&self) -> u64 {
+        self.judgements.load(Ordering::Acquire)
+    }
+
     pub(crate) fn get(&self, rank: WorkerRank) -> Option<&Arc<Rank>> {
         self.ranks.get(&rank)
     }

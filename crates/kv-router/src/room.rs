@@ -5,7 +5,10 @@ use std::sync::Arc;
 use kv_router_hash::{BlockHasher, HashScheme, sequence_hashes_into};
 use kv_router_index::Overlaps;
 use kv_router_load::{LoadSnapshot, Membership, RankLoad};
-use kv_router_schedule::{Candidate, Scratch, StreamFreshness};
+use kv_router_schedule::{
+    Candidate, Entropy, Explanation, Scratch, SelectError, SelectRequest, Selection, Selector, Slate,
+    StreamFreshness,
+};
 use kv_router_types::{LocalBlockHash, SequenceHash, Tier, WorkerRank};
 use rustc_hash::FxHashMap;
 
@@ -21,10 +24,11 @@ pub(crate) struct Room {
     pub(crate) loads: LoadSnapshot,
     pub(crate) scratch: Scratch,
     columns: Columns,
+    slate: Slate,
 }
 
 impl Room {
-    pub(crate) fn new(scheme: HashScheme) -> Self {
+    pub(crate) fn new(scheme: HashScheme, selector: Selector) -> Self {
         Self {
             hasher: BlockHasher::new(scheme),
             locals: Vec::new(),
@@ -33,6 +37,7 @@ impl Room {
             loads: LoadSnapshot::new(),
             scratch: Scratch::new(),
             columns: Columns::default(),
+            slate: Slate::new(selector, scheme.block_size()),
         }
     }
 
@@ -50,18 +55,33 @@ impl Room {
 
     /// Joins `overlaps` and `loads` to candidates. Both must have been filled, and `loads` after `fleet` was read.
     pub(crate) fn line_up(&mut self, fleet: &Arc<Fleet>) {
-        self.columns.refresh(fleet, &self.loads);
+        self.columns.judge(fleet, &self.loads, &mut self.slate);
         self.columns.place(&self.overlaps);
-        self.columns.judge();
     }
 
-    /// The candidates, in the order of `loads`. `blocks` is what the prompt takes on a rank that shares none of it.
-    pub(crate) fn candidates(&self, blocks: u32) -> impl Iterator<Item = Candidate<'_>> {
-        let known = self.loads.iter().zip(&self.columns.ranks);
-        let seen = self.columns.overlap.iter().zip(&self.columns.freshness);
-        known.zip(seen).filter_map(move |((load, rank), (overlap, freshness))| {
-            rank.as_deref().map(|rank| candidate(rank, &load, *overlap, *freshness, blocks))
-        })
+    /// Chooses. `blocks` is what the prompt takes on a rank that shares none of it.
+    pub(crate) fn select(
+        &mut self,
+        request: &SelectRequest<'_>,
+        blocks: u32,
+        entropy: &mut impl Entropy,
+    ) -> Result<Selection, SelectError> {
+        let Self { columns, slate, loads, scratch, .. } = self;
+        let special = columns.touched.iter().map(|&position| position as usize).chain(loads.sharers());
+        let candidate = |position| columns.candidate(position, loads, blocks);
+        slate.select(request, blocks, special, candidate, entropy, scratch)
+    }
+
+    /// Chooses the same, and says why.
+    pub(crate) fn explain(
+        &mut self,
+        request: &SelectRequest<'_>,
+        blocks: u32,
+        entropy: &mut impl Entropy,
+    ) -> Explanation {
+        let Self { columns, slate, loads, scratch, .. } = self;
+        let all = (0..loads.len()).filter_map(|position| columns.candidate(position, loads, blocks));
+        slate.selector().explain(request, all, entropy, scratch)
     }
 
     /// Whether the rank that was looked at is the one that `fleet` has now, not another life of it.
@@ -75,29 +95,7 @@ impl Room {
     /// The candidate of one rank.
     pub(crate) fn candidate(&self, worker: WorkerRank, blocks: u32) -> Option<Candidate<'_>> {
         let position = *self.columns.position.get(&worker)? as usize;
-        let rank = self.columns.ranks[position].as_deref()?;
-        let (overlap, freshness) = (self.columns.overlap[position], self.columns.freshness[position]);
-        Some(candidate(rank, &self.loads.get(position)?, overlap, freshness, blocks))
-    }
-}
-
-fn candidate<'r>(
-    rank: &'r Rank,
-    load: &RankLoad,
-    overlap: [u32; Tier::COUNT],
-    stream: StreamFreshness,
-    blocks: u32,
-) -> Candidate<'r> {
-    Candidate {
-        worker: rank.id,
-        overlap,
-        prefill_tokens: load.load.prefill_tokens,
-        active_blocks: load.load.blocks,
-        active_requests: load.load.requests,
-        incoming_blocks: blocks.saturating_sub(load.shared_blocks),
-        capacity: rank.capacity,
-        stream,
-        traits: &rank.traits,
+        self.columns.candidate(position, &self.loads, blocks)
     }
 }
 
@@ -110,17 +108,19 @@ struct Columns {
     ranks: Vec<Option<Arc<Rank>>>,
     position: FxHashMap<WorkerRank, u32>,
     overlap: Vec<[u32; Tier::COUNT]>,
-    /// Read once a decision, so that all of it judges a rank alike.
+    /// Copied while `judged` says so, so that all of a decision judges a rank alike.
     freshness: Vec<StreamFreshness>,
+    /// What [`Fleet::judgements`] was when `freshness` was copied.
+    judged: u64,
     /// Positions where `overlap` is not zero, to be cleared by the next decision.
     touched: Vec<u32>,
 }
 
 impl Columns {
-    /// Rebuilds the columns when ranks came or went, which is rare.
-    fn refresh(&mut self, fleet: &Arc<Fleet>, loads: &LoadSnapshot) {
+    /// Rebuilds the columns when ranks came or went, which is rare. Tells whether it did.
+    fn refresh(&mut self, fleet: &Arc<Fleet>, loads: &LoadSnapshot) -> bool {
         if Arc::ptr_eq(&self.fleet, fleet) && self.membership == Some(loads.membership()) {
-            return;
+            return false;
         }
         self.fleet = Arc::clone(fleet);
         self.membership = Some(loads.membership());
@@ -131,13 +131,31 @@ impl Columns {
         self.overlap.clear();
         self.overlap.resize(loads.len(), [0; Tier::COUNT]);
         self.touched.clear();
+        true
     }
 
-    fn judge(&mut self) {
+    /// Brings the slate up to date. Costs a step for each rank whose load changed; for every rank when ranks came, or
+    /// went, or are trusted more or less than before.
+    fn judge(&mut self, fleet: &Arc<Fleet>, loads: &LoadSnapshot, slate: &mut Slate) {
+        let judgements = fleet.judgements();
+        let rebuilt = self.refresh(fleet, loads);
+        if !rebuilt && judgements == self.judged {
+            for position in loads.changed() {
+                let rank = self.candidate(position, loads, 0);
+                slate.set(position, rank.as_ref());
+            }
+            return;
+        }
+        self.judged = judgements;
         let freshness =
             |rank: &Option<Arc<Rank>>| rank.as_deref().map_or(StreamFreshness::Cold, Rank::freshness);
         self.freshness.clear();
         self.freshness.extend(self.ranks.iter().map(freshness));
+        slate.clear();
+        for position in 0..loads.len() {
+            let rank = self.candidate(position, loads, 0);
+            slate.set(position, rank.as_ref());
+        }
     }
 
     /// Costs as many steps as ranks hold something, not as there are ranks.
@@ -151,5 +169,21 @@ impl Columns {
                 self.touched.push(position);
             }
         }
+    }
+
+    fn candidate(&self, position: usize, loads: &LoadSnapshot, blocks: u32) -> Option<Candidate<'_>> {
+        let rank = self.ranks.get(position)?.as_deref()?;
+        let RankLoad { load, shared_blocks, .. } = loads.get(position)?;
+        Some(Candidate {
+            worker: rank.id,
+            overlap: *self.overlap.get(position)?,
+            prefill_tokens: load.prefill_tokens,
+            active_blocks: load.blocks,
+            active_requests: load.requests,
+            incoming_blocks: blocks.saturating_sub(shared_blocks),
+            capacity: rank.capacity,
+            stream: *self.freshness.get(position)?,
+            traits: &rank.traits,
+        })
     }
 }

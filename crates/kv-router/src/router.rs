@@ -147,8 +147,9 @@ impl Router {
             return Err(JoinError::AlreadyJoined { worker });
         }
         let ids = (0..ranks).map(|rank| WorkerRank::new(worker, DpRank::new(rank)));
-        let joining =
-            ids.clone().map(|id| Rank::new(id, Arc::clone(&traits), capacity, Stream::new(incarnation)));
+        let joining = ids
+            .clone()
+            .map(|id| Rank::new(&before, id, Arc::clone(&traits), capacity, Stream::new(incarnation)));
         // The fleet first: a rank that has load but is not in the fleet is no candidate, the other way round is
         // no candidate either, and events are taken from here on.
         *self.fleet.write() = Arc::new(before.with(worker, joining.collect()));
@@ -267,7 +268,7 @@ impl Router {
             let (prompt_blocks, blocks) = self.hash(request, room)?;
             let select = self.select_request(request, prompt_blocks);
             self.look(room);
-            Ok(self.explanation(&select, blocks, room))
+            Ok(room.explain(&select, blocks, &mut self.seeds.next()))
         })
     }
 
@@ -325,7 +326,7 @@ impl Router {
     }
 
     fn with_room<R>(&self, work: impl FnOnce(&mut Room) -> R) -> R {
-        self.rooms.with(|| Box::new(Room::new(self.config.scheme)), |room| work(room))
+        self.rooms.with(|| Box::new(Room::new(self.config.scheme, self.selector.clone())), |room| work(room))
     }
 
     /// Hashes the prompt into `room`. Returns its whole blocks, and those that it takes up with its partial tail.
@@ -352,7 +353,7 @@ impl Router {
 
     fn select_request<'a>(&self, request: &RouteRequest<'a>, prompt_blocks: u32) -> SelectRequest<'a> {
         let block_size = self.config.scheme.block_size();
-        SelectRequest { prompt_blocks, block_size, constraints: request.constraints }
+        SelectRequest { constraints: request.constraints, ..SelectRequest::new(prompt_blocks, block_size) }
     }
 
     /// Looks at overlap, load and fleet.
@@ -373,23 +374,12 @@ impl Router {
     ) -> Result<(Selection, Option<Explanation>), RouteError> {
         self.look(room);
         if request.explain {
-            let explanation = self.explanation(select, blocks, room);
+            let explanation = room.explain(select, blocks, &mut self.seeds.next());
             let selection = explanation.outcome.map_err(RouteError::Select)?;
             return Ok((selection, Some(explanation)));
         }
-        let mut scratch = std::mem::take(&mut room.scratch);
-        let selection =
-            self.selector.select(select, room.candidates(blocks), &mut self.seeds.next(), &mut scratch);
-        room.scratch = scratch;
+        let selection = room.select(select, blocks, &mut self.seeds.next());
         Ok((selection.map_err(RouteError::Select)?, None))
-    }
-
-    fn explanation(&self, select: &SelectRequest<'_>, blocks: u32, room: &mut Room) -> Explanation {
-        let mut scratch = std::mem::take(&mut room.scratch);
-        let explanation =
-            self.selector.explain(select, room.candidates(blocks), &mut self.seeds.next(), &mut scratch);
-        room.scratch = scratch;
-        explanation
     }
 }
 

@@ -7,17 +7,30 @@ use kv_router_types::WorkerId;
 use super::*;
 use crate::SplitMix64;
 
+fn rule(temperature: f64) -> Rule {
+    if temperature > 0.0 { Rule::Softmax(temperature) } else { Rule::Lowest }
+}
+
 fn pool(costs: &[f64], temperature: f64) -> Pool {
+    offered(costs, rule(temperature))
+}
+
+fn offered(costs: &[f64], rule: Rule) -> Pool {
     let mut pool = Pool::default();
+    pool.begin(rule);
     for (position, &cost) in costs.iter().enumerate() {
-        pool.offer(Contender { position, worker: WorkerId::new(position as u64).into(), cost }, temperature);
+        pool.offer(Contender { position, worker: WorkerId::new(position as u64).into(), cost });
     }
     pool
 }
 
 fn odds(costs: &[f64], temperature: f64) -> Vec<f64> {
-    let mut pool = pool(costs, temperature);
-    pool.draw(temperature, &mut SplitMix64::new(1));
+    chances(costs, rule(temperature))
+}
+
+fn chances(costs: &[f64], rule: Rule) -> Vec<f64> {
+    let mut pool = offered(costs, rule);
+    pool.draw(&mut SplitMix64::new(1));
     let mut odds = vec![0.0; costs.len()];
     pool.probabilities().for_each(|(position, chance)| odds[position] = chance);
     odds
@@ -58,12 +71,43 @@ fn the_draw_follows_the_odds() {
     let mut entropy = SplitMix64::new(11);
     let mut picks = [0u32; 3];
     for _ in 0..10_000 {
-        let (winner, draw) = pool(&[30.0, 10.0, 20.0], 0.5).draw(0.5, &mut entropy).unwrap();
+        let (winner, draw) = pool(&[30.0, 10.0, 20.0], 0.5).draw(&mut entropy).unwrap();
         assert!(matches!(draw, Draw::Sampled { contenders: 3, point } if (0.0..1.0).contains(&point)));
         picks[winner.position] += 1;
     }
     let expected = [900, 6652, 2447];
     assert!(picks.iter().zip(expected).all(|(found, wanted)| found.abs_diff(wanted) < 200), "{picks:?}");
+}
+
+#[test]
+fn two_choices_draw_near_equals_and_take_the_cheaper() {
+    let rule = Rule::TwoChoices(5.0);
+    // Whoever comes late or is too far above the lowest is out, wherever it stands.
+    let costs = [16.0, 10.0, 30.0, 12.0, 15.0, 9.0, 14.1];
+    let chances = chances(&costs, rule);
+    // 9, 10 and 12 are within 5 of 9: the lowest wins two of the three pairs, the next one.
+    let thirds = [0.0, 1.0 / 3.0, 0.0, 0.0, 0.0, 2.0 / 3.0, 0.0];
+    assert!(chances.iter().zip(thirds).all(|(found, wanted)| (found - wanted).abs() < 1e-9), "{chances:?}");
+
+    let mut entropy = SplitMix64::new(8);
+    let mut picks = [0u32; 7];
+    for _ in 0..9_000 {
+        let (winner, draw) = offered(&costs, rule).draw(&mut entropy).unwrap();
+        let Draw::TwoChoices { contenders: 3, first, second } = draw else { panic!("{draw:?}") };
+        assert!(first != second && first < 3 && second < 3);
+        picks[winner.position] += 1;
+    }
+    assert!(picks[1].abs_diff(3_000) < 200 && picks[5].abs_diff(6_000) < 200, "{picks:?}");
+    assert_eq!(picks.iter().sum::<u32>(), picks[1] + picks[5]);
+}
+
+#[test]
+fn two_choices_among_equals_are_uniform_and_one_needs_no_draw() {
+    assert_eq!(chances(&[3.0; 4], Rule::TwoChoices(0.0)), [0.25; 4]);
+    let mut entropy = SplitMix64::new(3);
+    let single = offered(&[9.0, 1.0, 3.0], Rule::TwoChoices(1.0)).draw(&mut entropy);
+    assert_eq!(single.map(|(winner, draw)| (winner.position, draw)), Some((1, Draw::Single)));
+    assert_eq!(entropy, SplitMix64::new(3));
 }
 
 /// A source that is stuck.
@@ -79,11 +123,11 @@ impl Entropy for Stuck {
 fn the_ends_of_the_range_pick_somebody_who_can_win() {
     let infinite = f64::INFINITY;
     for (bits, expected) in [(0, 1), (u64::MAX, 2)] {
-        let (winner, _) = pool(&[infinite, 1.0, 2.0, infinite], 0.5).draw(0.5, &mut Stuck(bits)).unwrap();
+        let (winner, _) = pool(&[infinite, 1.0, 2.0, infinite], 0.5).draw(&mut Stuck(bits)).unwrap();
         assert_eq!(winner.position, expected);
     }
     for (bits, expected) in [(0, 0), (u64::MAX, 2)] {
-        let (winner, _) = pool(&[1.0, 1.0, 1.0], 0.0).draw(0.0, &mut Stuck(bits)).unwrap();
+        let (winner, _) = pool(&[1.0, 1.0, 1.0], 0.0).draw(&mut Stuck(bits)).unwrap();
         assert_eq!(winner.position, expected);
     }
 }
@@ -92,10 +136,10 @@ fn the_ends_of_the_range_pick_somebody_who_can_win() {
 fn no_entropy_is_used_without_a_choice() {
     let mut entropy = SplitMix64::new(3);
     for temperature in [0.0, 0.5] {
-        assert!(pool(&[], temperature).draw(temperature, &mut entropy).is_none());
+        assert!(pool(&[], temperature).draw(&mut entropy).is_none());
     }
-    assert_eq!(pool(&[2.0, 1.0], 0.0).draw(0.0, &mut entropy).map(|(_, draw)| draw), Some(Draw::Single));
-    assert_eq!(pool(&[1.0], 0.5).draw(0.5, &mut entropy).map(|(_, draw)| draw), Some(Draw::Single));
+    assert_eq!(pool(&[2.0, 1.0], 0.0).draw(&mut entropy).map(|(_, draw)| draw), Some(Draw::Single));
+    assert_eq!(pool(&[1.0], 0.5).draw(&mut entropy).map(|(_, draw)| draw), Some(Draw::Single));
     assert_eq!(entropy, SplitMix64::new(3));
 }
 

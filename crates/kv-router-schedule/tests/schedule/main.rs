@@ -6,3 +6,5 @@ mod contract;
 mod explanations;
 mod properties;
 mod reports;
+mod slates;
+mod strategies;

@@ -1,152 +1,15 @@
 //! What holds for every fleet, request and configuration.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use kv_router_schedule::{
-    Adapters, Candidate, Capacity, Constraints, CostConfig, Draw, FilterConfig, Pin, Preference, RankBounds,
-    Scratch, SelectRequest, Selector, SplitMix64, StaleRule, StreamFreshness, Taint, Verdict, WorkerSet,
-    WorkerTraits,
+    Adapters, CostConfig, Draw, FilterConfig, Pin, Preference, RankBounds, Scratch, SelectError,
+    SelectRequest, Selector, SplitMix64, Spread, StaleRule, StreamFreshness, Verdict,
 };
-use kv_router_types::{BlockSize, DpRank, WorkerId};
+use kv_router_types::{BlockSize, DpRank};
 use proptest::prelude::*;
 
-use crate::common::rank;
-
-fn cost_config() -> impl Strategy<Value = CostConfig> {
-    let weight = || prop_oneof![Just(0.0), Just(1.0), 0.0..3.0f64];
-    let weights = (weight(), weight(), weight(), weight());
-    let rest = (weight(), weight(), weight(), prop_oneof![Just(0.0), Just(0.0), 0.01..2.0f64]);
-    (weights, rest).prop_map(|((device, host, disk, object), (scale, request, decay, temperature))| {
-        CostConfig {
-            device_weight: device,
-            host_weight: host,
-            disk_weight: disk,
-            object_weight: object,
-            prefill_load_scale: scale,
-            decode_active_request_weight: request,
-            credit_decay: decay,
-            temperature,
-        }
-    })
-}
-
-fn filter_config() -> impl Strategy<Value = FilterConfig> {
-    let fraction = || prop::option::of(0.0..2.0f64);
-    let rule = || prop_oneof![3 => (0.0..=1.0f64).prop_map(StaleRule::Credit), 1 => Just(StaleRule::Exclude)];
-    (fraction(), fraction(), rule(), rule()).prop_map(|(busy_prefill, busy_decode, recovering, cold)| {
-        FilterConfig { busy_prefill, busy_decode, recovering, cold }
-    })
-}
-
-fn labels() -> impl Strategy<Value = Vec<Taint>> {
-    prop::collection::vec(prop_oneof![Just("a"), Just("b")].prop_map(Taint::new), 0..3)
-}
-
-fn worker_traits() -> impl Strategy<Value = WorkerTraits> {
-    let adapters = prop_oneof![
-        3 => Just(Adapters::All),
-        1 => prop::collection::vec(prop_oneof![Just("x"), Just("y")].prop_map(Arc::from), 0..2).prop_map(Adapters::Only),
-    ];
-    let ranks = prop_oneof![3 => Just(RankBounds::ANY), 1 => Just(RankBounds::new(DpRank::new(0), 1))];
-    (labels(), adapters, ranks).prop_map(|(taints, adapters, ranks)| WorkerTraits { taints, adapters, ranks })
-}
-
-/// A candidate without the reference to its traits.
-#[derive(Clone, Debug)]
-struct Rank {
-    traits: WorkerTraits,
-    worker: (u64, u32),
-    overlap: [u32; 4],
-    load: (u64, u64, u32, u32),
-    capacity: Capacity,
-    stream: StreamFreshness,
-}
-
-impl Rank {
-    fn candidate(&self) -> Candidate<'_> {
-        let mut candidate = Candidate::idle(rank(self.worker.0, self.worker.1), &self.traits);
-        candidate.overlap = self.overlap;
-        (
-            candidate.prefill_tokens,
-            candidate.active_blocks,
-            candidate.active_requests,
-            candidate.incoming_blocks,
-        ) = self.load;
-        (candidate.capacity, candidate.stream) = (self.capacity, self.stream);
-        candidate
-    }
-}
-
-fn a_rank() -> impl Strategy<Value = Rank> {
-    // Small numbers, so that ties happen.
-    let overlap = prop::array::uniform4(0..6u32);
-    let load = (prop_oneof![Just(0), 0..200u64], 0..6u64, 0..3u32, 0..4u32);
-    let limit = || prop::option::of(1..150u32).prop_map(|limit| limit.and_then(NonZeroU32::new));
-    let capacity = (limit(), limit())
-        .prop_map(|(batched_tokens, total_blocks)| Capacity { batched_tokens, total_blocks });
-    let stream = prop_oneof![
-        3 => Just(StreamFreshness::Fresh),
-        1 => Just(StreamFreshness::Recovering),
-        1 => Just(StreamFreshness::Cold),
-    ];
-    (worker_traits(), (0..6u64, 0..3u32), overlap, load, capacity, stream).prop_map(
-        |(traits, worker, overlap, load, capacity, stream)| Rank {
-            traits,
-            worker,
-            overlap,
-            load,
-            capacity,
-            stream,
-        },
-    )
-}
-
-/// Constraints without references.
-#[derive(Clone, Debug)]
-struct Wish {
-    allow: Option<WorkerSet>,
-    pin: Option<Pin>,
-    required: Vec<Taint>,
-    preferred: Vec<Taint>,
-    adapter: Option<&'static str>,
-}
-
-impl Wish {
-    fn request(&self) -> SelectRequest<'_> {
-        let mut request = SelectRequest::new(12, BlockSize::new(16).unwrap());
-        request.constraints = Constraints {
-            allow: self.allow.as_ref(),
-            pin: self.pin,
-            required_taints: &self.required,
-            preferred_taints: &self.preferred,
-            adapter: self.adapter,
-        };
-        request
-    }
-}
-
-fn wish() -> impl Strategy<Value = Wish> {
-    let allow = prop_oneof![
-        2 => Just(None),
-        1 => prop::collection::vec(0..6u64, 0..5)
-            .prop_map(|workers| Some(workers.into_iter().map(WorkerId::new).collect())),
-    ];
-    let pin = prop_oneof![
-        6 => Just(None),
-        1 => (0..6u64).prop_map(|worker| Some(Pin::Worker(WorkerId::new(worker)))),
-        1 => (0..6u64, 0..3u32).prop_map(|(worker, dp)| Some(Pin::Rank(rank(worker, dp)))),
-    ];
-    let required = prop_oneof![2 => Just(Vec::new()), 1 => labels()];
-    let adapter = prop_oneof![3 => Just(None), 1 => Just(Some("x")), 1 => Just(Some(""))];
-    (allow, pin, required, labels(), adapter).prop_map(|(allow, pin, required, preferred, adapter)| Wish {
-        allow,
-        pin,
-        required,
-        preferred,
-        adapter,
-    })
-}
+use crate::strategies::{Rank, Wish, a_rank, cost_config, filter_config, wish};
 
 /// The hard filters once more, as plainly as possible.
 fn passes(filters: &FilterConfig, wish: &Wish, rank: &Rank) -> bool {
@@ -198,10 +61,20 @@ proptest! {
         let pool: Vec<usize> = eligible.into_iter().filter(|at| !any_preferred || prefers(at)).collect();
 
         let selection = selector.select(&request, candidates(), &mut SplitMix64::new(seed), &mut scratch);
+        let open = |at: &usize| {
+            let rank = &fleet[*at];
+            let limit = filters.wait_prefill.zip(rank.capacity.batched_tokens);
+            limit.is_none_or(|(fraction, tokens)| rank.load.0 as f64 <= fraction * f64::from(tokens.get()))
+        };
         match &selection {
+            Err(SelectError::MustWait { eligible, .. }) => {
+                prop_assert!(!pool.iter().any(open));
+                prop_assert_eq!(*eligible as usize, pool.len());
+            }
             Err(_) => prop_assert!(pool.is_empty()),
             Ok(selection) => {
                 prop_assert!(pool.contains(&selection.position));
+                prop_assert!(pool.iter().any(open));
                 prop_assert_eq!(selection.eligible as usize, pool.len());
                 prop_assert_eq!(selection.excluded.total() as usize, fleet.len() - pool.len());
                 let relaxed = selection.preference == Preference::Relaxed;
@@ -209,7 +82,9 @@ proptest! {
                 let cost = |at: usize| selector.cost(&request, &fleet[at].candidate()).cost;
                 prop_assert_eq!(selection.cost, cost(selection.position));
                 let lowest = pool.iter().map(|&at| cost(at)).fold(f64::INFINITY, f64::min);
-                if temperature == 0.0 {
+                if let (0.0, Spread::TwoChoices { within_blocks }) = (temperature, wish.spread) {
+                    prop_assert!(selection.cost <= lowest + f64::from(within_blocks));
+                } else if temperature == 0.0 {
                     prop_assert_eq!(selection.cost, lowest);
                     let equals = pool.iter().filter(|&&at| cost(at) == lowest).count() as u32;
                     match selection.draw {
@@ -230,13 +105,15 @@ proptest! {
             match explained.verdict {
                 Verdict::Excluded(_) => prop_assert!(!pool.contains(&at)),
                 Verdict::Scored { terms, probability } => {
+                    let parts = terms.prefill_term + terms.potential_decode + terms.request_term;
+                    prop_assert!((parts - terms.cost).abs() <= 1e-9 * terms.cost, "{:?}", terms);
                     prop_assert!(pool.contains(&at));
                     prop_assert_eq!(terms, selector.cost(&request, &fleet[at].candidate()));
                     sum += probability;
                 }
             }
         }
-        prop_assert!(pool.is_empty() || (sum - 1.0f64).abs() < 1e-9, "{}", sum);
+        prop_assert!(selection.is_err() || (sum - 1.0f64).abs() < 1e-9, "{}", sum);
     }
 
     #[test]

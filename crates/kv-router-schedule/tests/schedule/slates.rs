@@ -1,0 +1,149 @@
+//! A slate chooses what the plain pass chooses, whatever came before.
+
+use kv_router_schedule::{
+    Candidate, CostConfig, Draw, FilterConfig, Scratch, SelectError, SelectRequest, Selector, Slate,
+    SplitMix64, WorkerTraits,
+};
+use kv_router_types::BlockSize;
+use proptest::prelude::*;
+
+use crate::common::{candidate, capacity, request, selector, with_filters};
+use crate::strategies::{Rank, Wish, a_rank, cost_config, filter_config, wish};
+
+/// One decision of each kind from the same seed.
+fn both(
+    slate: &Slate,
+    request: &SelectRequest<'_>,
+    incoming: u32,
+    fleet: &[Option<Candidate<'_>>],
+    seed: u64,
+) -> [Result<kv_router_schedule::Selection, SelectError>; 2] {
+    let special = (0..fleet.len()).rev().filter(|&at| {
+        let is_special = |rank: &Candidate<'_>| rank.overlap != [0; 4] || rank.incoming_blocks != incoming;
+        fleet[at].as_ref().is_some_and(is_special)
+    });
+    let quick = slate.select(
+        request,
+        incoming,
+        special,
+        |at| fleet.get(at).copied().flatten(),
+        &mut SplitMix64::new(seed),
+        &mut Scratch::new(),
+    );
+    let all = fleet.iter().flatten().copied();
+    let plain = slate.selector().select(request, all, &mut SplitMix64::new(seed), &mut Scratch::new());
+    // The plain pass counts those who are there, the slate its own positions.
+    let there: Vec<usize> = (0..fleet.len()).filter(|&at| fleet[at].is_some()).collect();
+    let plain = plain.map(|mut selection| {
+        selection.position = there[selection.position];
+        selection
+    });
+    [quick, plain]
+}
+
+#[derive(Clone, Debug)]
+struct Round {
+    changes: Vec<(usize, Option<Rank>)>,
+    wish: Option<Wish>,
+    incoming: u32,
+    seed: u64,
+}
+
+fn round() -> impl Strategy<Value = Round> {
+    let change = (0..40usize, prop::option::weighted(0.9, a_rank()));
+    let wish = prop::option::weighted(0.3, wish());
+    (prop::collection::vec(change, 0..30), wish, 0..4u32, any::<u64>())
+        .prop_map(|(changes, wish, incoming, seed)| Round { changes, wish, incoming, seed })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn a_slate_decides_as_the_plain_pass(
+        cost in cost_config(),
+        filters in filter_config(),
+        rounds in prop::collection::vec(round(), 1..6),
+    ) {
+        let block_size = BlockSize::new(16).unwrap();
+        let mut slate = Slate::new(Selector::new(cost, filters).unwrap(), block_size);
+        let mut fleet: Vec<Option<Rank>> = Vec::new();
+        for Round { changes, wish, incoming, seed } in rounds {
+            for (at, rank) in changes {
+                if at >= fleet.len() {
+                    fleet.resize(at + 1, None);
+                }
+                slate.set(at, rank.as_ref().map(Rank::candidate).as_ref());
+                fleet[at] = rank;
+            }
+            let candidates: Vec<_> = fleet.iter().map(|rank| rank.as_ref().map(Rank::candidate)).collect();
+            let request = wish.as_ref().map_or_else(|| SelectRequest::new(12, block_size), Wish::request);
+            let [quick, plain] = both(&slate, &request, incoming, &candidates, seed);
+            prop_assert_eq!(quick, plain);
+            prop_assert_eq!(slate.len(), fleet.len());
+        }
+    }
+}
+
+#[test]
+fn four_equal_workers_share_equally_among_thousands() {
+    let traits = WorkerTraits::default();
+    let mut slate = Slate::new(selector(), BlockSize::new(16).unwrap());
+    let fleet: Vec<_> = (0..4_000)
+        .map(|id| Some(candidate(&traits, id, 0, 0, if id % 1_000 == 77 { 3 } else { 9 })))
+        .collect();
+    fleet.iter().enumerate().for_each(|(at, rank)| slate.set(at, rank.as_ref()));
+    let (mut entropy, mut scratch) = (SplitMix64::new(2024), Scratch::new());
+    let mut picks = [0u32; 4];
+    for _ in 0..10_000 {
+        let selection =
+            slate.select(&request(60), 0, [], |at| fleet[at], &mut entropy, &mut scratch).unwrap();
+        assert!(matches!(selection.draw, Draw::Tie { contenders: 4, .. }));
+        assert_eq!(selection.position % 1_000, 77);
+        picks[selection.position / 1_000] += 1;
+    }
+    assert!(picks.iter().all(|count| count.abs_diff(2_500) <= 200), "{picks:?}");
+}
+
+#[test]
+fn everybody_above_the_threshold_means_wait() {
+    let traits = WorkerTraits::default();
+    let selector = with_filters(|filters| filters.wait_prefill = Some(0.5));
+    let mut slate = Slate::new(selector, BlockSize::new(16).unwrap());
+    let mut fleet = [1, 2].map(|id| Some(candidate(&traits, id, 0, 300, 0)));
+    for rank in fleet.iter_mut().flatten() {
+        rank.capacity = capacity(8_192, 1_000);
+    }
+    let mut decide = |fleet: &[Option<Candidate<'_>>]| {
+        fleet.iter().enumerate().for_each(|(at, rank)| slate.set(at, rank.as_ref()));
+        let [quick, plain] = both(&slate, &request(60), 0, fleet, 1);
+        assert_eq!(quick, plain);
+        quick
+    };
+    assert!(matches!(decide(&fleet), Err(SelectError::MustWait { eligible: 2, .. })));
+    // At the threshold is not above it; and then all are judged by cost, those above too.
+    fleet[1].as_mut().unwrap().prefill_tokens = 4_096;
+    fleet[0].as_mut().unwrap().overlap = [40, 0, 0, 0];
+    assert_eq!(decide(&fleet).unwrap().position, 1);
+    fleet[0].as_mut().unwrap().prefill_tokens = 4_100;
+    assert_eq!(decide(&fleet).unwrap().position, 0);
+    fleet = [None; 2];
+    assert!(matches!(decide(&fleet), Err(SelectError::NoEligibleWorker { .. })));
+}
+
+#[test]
+fn a_slate_can_start_over() {
+    let traits = WorkerTraits::default();
+    let selector = Selector::new(CostConfig::default(), FilterConfig::default()).unwrap();
+    let mut slate = Slate::new(selector, BlockSize::new(16).unwrap());
+    slate.set(3, Some(&candidate(&traits, 1, 0, 0, 0)));
+    assert_eq!((slate.len(), slate.is_empty()), (4, false));
+    slate.clear();
+    assert!(slate.is_empty());
+    let decide = |slate: &Slate| {
+        slate.select(&request(1), 0, [0], |_| None, &mut SplitMix64::new(1), &mut Scratch::new())
+    };
+    assert!(decide(&slate).is_err());
+    slate.set(0, Some(&candidate(&traits, 1, 0, 0, 0)));
+    assert_eq!(decide(&slate).unwrap().eligible, 1);
+}
