@@ -4,6 +4,9 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use kv_router::{BlockSize, RouteRequest, Router, RouterConfig, WorkerId, WorkerSpec};
 use kv_router_hash::{BlockHasher, HashScheme, Prompt, Window};
 use kv_router_index::{ApplyEvents, FindOptions, Overlaps, PrefixIndex, RadixTree};
+use kv_router_schedule::{
+    Candidate, CostConfig, FilterConfig, Scratch, SelectRequest, Selector, Slate, SplitMix64, WorkerTraits,
+};
 use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerRank};
 
 const PROMPT_TOKENS: usize = 12_000;
@@ -75,5 +78,36 @@ fn decision(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(operations, hashing, radix, decision);
+/// The choice alone, among ranks of which one in a hundred holds something.
+fn choice(criterion: &mut Criterion) {
+    let Ok(block_size) = BlockSize::new(16) else { return };
+    let Ok(selector) = Selector::new(CostConfig::default(), FilterConfig::default()) else { return };
+    let (request, traits) = (SelectRequest::new(60, block_size), WorkerTraits::default());
+    let (mut entropy, mut scratch) = (SplitMix64::new(1), Scratch::new());
+    for ranks in [8, 64, 512, 4_000] {
+        let rank = |id: u64| Candidate {
+            overlap: [if id.is_multiple_of(100) { 20 } else { 0 }, 0, 0, 0],
+            active_blocks: id.wrapping_mul(2_654_435_761) % 300,
+            incoming_blocks: 60,
+            ..Candidate::idle(WorkerId::new(id).into(), &traits)
+        };
+        let fleet: Vec<Candidate<'_>> = (0..ranks).map(rank).collect();
+        let mut slate = Slate::new(selector.clone(), block_size);
+        fleet.iter().enumerate().for_each(|(position, rank)| slate.set(position, Some(rank)));
+        let mut group = criterion.benchmark_group(format!("choose among {ranks}"));
+        group.bench_function("candidate by candidate", |bencher| {
+            bencher.iter(|| selector.select(&request, fleet.iter().copied(), &mut entropy, &mut scratch));
+        });
+        group.bench_function("slate", |bencher| {
+            bencher.iter(|| {
+                let special = (0..fleet.len()).step_by(100);
+                let rank = |position: usize| fleet.get(position).copied();
+                slate.select(&request, 60, special, rank, &mut entropy, &mut scratch)
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(operations, hashing, radix, choice, decision);
 criterion_main!(operations);

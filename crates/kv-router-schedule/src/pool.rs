@@ -235,6 +235,8 @@ pub struct Scratch {
     pub(crate) others: Pool,
     /// The cost of every rank of a slate.
     pub(crate) costs: Vec<f64>,
+    /// The lowest of every few of them.
+    pub(crate) groups: Vec<f64>,
 }
 
 impl Scratch {

@@ -189,7 +189,7 @@ impl Slate {
         tally.check()?;
         self.price(request, incoming_blocks, special, candidate, &mut scratch.costs);
         let (position, draw) = match self.selector.rule(request) {
-            Rule::Lowest => lowest(&scratch.costs, entropy),
+            Rule::Lowest => lowest(&scratch.costs, &mut scratch.groups, entropy),
             rule => {
                 let Scratch { preferred: pool, costs, .. } = &mut *scratch;
                 pool.begin(rule);
@@ -235,27 +235,51 @@ impl Slate {
     }
 }
 
-/// Ranks that are compared side by side.
+/// Ranks that are compared side by side, because one minimum after the other would wait for the one before.
 const LANES: usize = 8;
 
+/// Ranks whose lowest cost is looked at before they are, one by one.
+const GROUP: usize = 64;
+
 /// The lowest finite cost; equals are drawn from uniformly. `None` when there is none.
-fn lowest(costs: &[f64], entropy: &mut impl Entropy) -> Option<(usize, Draw)> {
-    let lowest = minimum(costs);
+fn lowest(costs: &[f64], groups: &mut Vec<f64>, entropy: &mut impl Entropy) -> Option<(usize, Draw)> {
+    groups.clear();
+    groups.extend(costs.chunks(GROUP).map(minimum));
+    let lowest = minimum(groups);
     if !lowest.is_finite() {
         return None;
     }
     // Counted, not collected: in an idle fleet everybody is an equal.
-    let contenders: u32 = costs.iter().map(|&cost| u32::from(cost == lowest)).sum();
-    let mut equals = costs.iter().enumerate().filter(|&(_, &cost)| cost == lowest);
-    if contenders == 1 {
-        return Some((equals.next()?.0, Draw::Single));
+    let mut contenders = 0;
+    for (group, _) in groups.iter().enumerate().filter(|&(_, &least)| least == lowest) {
+        contenders += equals(costs, group, lowest);
     }
-    let drawn = below(u64::from(contenders), entropy) as u32;
-    Some((equals.nth(drawn as usize)?.0, Draw::Tie { contenders, drawn }))
+    let (mut left, draw) = match contenders {
+        1 => (0, Draw::Single),
+        _ => {
+            let drawn = below(u64::from(contenders), entropy) as u32;
+            (drawn, Draw::Tie { contenders, drawn })
+        }
+    };
+    for (group, _) in groups.iter().enumerate().filter(|&(_, &least)| least == lowest) {
+        let here = equals(costs, group, lowest);
+        if left < here {
+            let start = group * GROUP;
+            let mut winners = (start..).zip(&costs[start..]).filter(|&(_, &cost)| cost == lowest);
+            return winners.nth(left as usize).map(|(position, _)| (position, draw));
+        }
+        left -= here;
+    }
+    None
 }
 
-/// The least number; infinity without one. A lane for each of a few neighbours, because one minimum after the other
-/// would wait for the one before.
+/// How many of a group cost the lowest.
+fn equals(costs: &[f64], group: usize, lowest: f64) -> u32 {
+    let end = costs.len().min((group + 1) * GROUP);
+    costs[group * GROUP..end].iter().map(|&cost| u32::from(cost == lowest)).sum()
+}
+
+/// The least number; infinity without one.
 fn minimum(costs: &[f64]) -> f64 {
     let lesser = |a: f64, b: f64| if b < a { b } else { a };
     let mut lanes = [f64::INFINITY; LANES];

@@ -67,7 +67,8 @@ impl Room {
         entropy: &mut impl Entropy,
     ) -> Result<Selection, SelectError> {
         let Self { columns, slate, loads, scratch, .. } = self;
-        let special = columns.touched.iter().map(|&position| position as usize).chain(loads.sharers());
+        let holders = columns.touched.iter().map(|&position| position as usize);
+        let special = holders.chain(loads.sharers().filter(|&position| columns.overlap[position] == [0; 4]));
         let candidate = |position| columns.candidate(position, loads, blocks);
         slate.select(request, blocks, special, candidate, entropy, scratch)
     }
