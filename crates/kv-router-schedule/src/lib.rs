@@ -83,6 +83,7 @@ mod entropy;
 mod explain;
 mod filter;
 mod pool;
+mod queue;
 mod request;
 mod select;
 mod slate;
@@ -95,6 +96,9 @@ pub use entropy::{Entropy, SplitMix64};
 pub use explain::{Explained, Explanation, Verdict};
 pub use filter::{Excluded, ExclusionCounts, Resource};
 pub use pool::{Draw, Scratch};
+pub use queue::{
+    Pass, Queue, QueueConfig, QueueConfigError, QueueFull, QueueKey, QueueOrder, QueueStats, Refused, Waiting,
+};
 pub use request::{Constraints, Pin, SelectRequest, Spread, WorkerSet};
 pub use select::{Preference, SelectError, Selection, Selector, Shortage};
 pub use slate::Slate;

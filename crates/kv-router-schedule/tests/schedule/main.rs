@@ -5,6 +5,7 @@ mod common;
 mod contract;
 mod explanations;
 mod properties;
+mod queue;
 mod reports;
 mod slates;
 mod strategies;
