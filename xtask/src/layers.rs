@@ -94,6 +94,7 @@ const RULES: &[Rule] = &[
             "kv-router-schedule",
             "kv-router-transport",
             "kv-router-types",
+            "loom", // under cfg(kv_router_loom) alone: `cargo xtask loom`
             "parking_lot",
             "rustc-hash",
         ],

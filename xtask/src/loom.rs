@@ -1,6 +1,6 @@
 //! `cargo xtask loom`: every interleaving of a few operations, and the proof that the models can fail.
 //!
-//! The models are `crates/kv-router-index/tests/loom.rs`, over the real types. With `--mutate` each bug of the list in
+//! The models are listed in [`SUITES`], over the real types. With `--mutate` each bug of the list in
 //! `loom/mutations.rs` is planted into a copy of the checkout, and the model named beside it must fail there.
 
 mod mutations;
@@ -20,11 +20,53 @@ const TARGET: &str = "target/loom";
 /// Where bugs are planted.
 const COPY: &str = "target/loom/tree";
 
+/// A file of models, and how cargo is told to run them.
+struct Suite {
+    package: &'static str,
+    target: &'static [&'static str],
+    file: &'static str,
+    /// What the names of its models have in common, for a target with other tests too.
+    prefix: &'static str,
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        package: "kv-router-index",
+        target: &["--test", "loom"],
+        file: "crates/kv-router-index/tests/loom.rs",
+        prefix: "",
+    },
+    Suite {
+        package: "kv-router",
+        target: &["--lib"],
+        file: "crates/kv-router/src/admit/models.rs",
+        prefix: "admit::models::",
+    },
+];
+
+impl Suite {
+    /// The names of its models that contain `wanted`.
+    fn models(&self, root: &Path, wanted: &str) -> Result<Vec<String>, Error> {
+        let text = read(&root.join(self.file))?;
+        let names = text.split("#[test]\nfn ").skip(1).filter_map(|rest| rest.split('(').next());
+        Ok(names.filter(|name| name.contains(wanted)).map(str::to_owned).collect())
+    }
+}
+
 impl Loom {
     /// Runs the models whose name contains `model`, or plants the bugs that such models must catch.
     pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
         let wanted = self.model.as_deref().unwrap_or_default();
-        if self.mutate { mutate(shell, wanted) } else { test(shell, shell.root(), wanted).run() }
+        if self.mutate {
+            return mutate(shell, wanted);
+        }
+        for suite in SUITES {
+            let models = suite.models(shell.root(), wanted)?;
+            if !models.is_empty() {
+                test(shell, shell.root(), suite, &models).run()?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -53,28 +95,39 @@ fn try_out(shell: &Shell, copy: &Path, mutation: &Mutation) -> Result<bool, Erro
     let original = read(&path)?;
     write(&path, &original.replacen(mutation.find, mutation.replace, 1))?;
     // Built apart: a bug that does not compile proves nothing about the model.
-    let result = build(shell, copy).run().and_then(|()| match test(shell, copy, mutation.model).read() {
-        Ok(_) => Ok(false),
-        Err(Error::Failed { .. }) => Ok(true),
-        Err(error) => Err(error),
-    });
+    let mut caught = Ok(false);
+    for suite in SUITES {
+        let models = suite.models(copy, mutation.model)?;
+        if models.is_empty() {
+            continue;
+        }
+        let result =
+            build(shell, copy, suite).run().and_then(|()| match test(shell, copy, suite, &models).read() {
+                Ok(_) => Ok(false),
+                Err(Error::Failed { .. }) => Ok(true),
+                Err(error) => Err(error),
+            });
+        caught = caught.and_then(|caught| Ok(caught | result?));
+    }
     write(&path, &original)?;
-    result
+    caught
 }
 
-fn build(shell: &Shell, root: &Path) -> Program {
-    cargo(shell, root).args(["--no-run"])
+fn build(shell: &Shell, root: &Path, suite: &Suite) -> Program {
+    cargo(shell, root, suite).args(["--no-run"])
 }
 
-fn test(shell: &Shell, root: &Path, wanted: &str) -> Program {
+fn test(shell: &Shell, root: &Path, suite: &Suite, models: &[String]) -> Program {
     // One after the other: each says how many interleavings it had.
-    cargo(shell, root).args(["--", "--nocapture", "--test-threads=1", wanted])
+    let names = models.iter().map(|model| format!("{}{model}", suite.prefix));
+    cargo(shell, root, suite).args(["--", "--nocapture", "--test-threads=1", "--exact"]).args(names)
 }
 
-fn cargo(shell: &Shell, root: &Path) -> Program {
+fn cargo(shell: &Shell, root: &Path, suite: &Suite) -> Program {
     shell
         .cargo()
-        .args(["test", "--profile", "loom", "--package", "kv-router-index", "--test", "loom"])
+        .args(["test", "--profile", "loom", "--package", suite.package])
+        .args(suite.target)
         .args([OsString::from("--manifest-path"), root.join("Cargo.toml").into_os_string()])
         .args([OsString::from("--target-dir"), shell.root().join(TARGET).into_os_string()])
         .env("RUSTFLAGS", "--cfg kv_router_loom")
@@ -119,8 +172,8 @@ mod tests {
     }
 
     fn models() -> Vec<String> {
-        let tests = text("crates/kv-router-index/tests/loom.rs");
-        tests.split("#[test]\nfn ").skip(1).map(|rest| rest.split('(').next().unwrap().to_owned()).collect()
+        let shell = Shell::at_workspace_root();
+        SUITES.iter().flat_map(|suite| suite.models(shell.root(), "").unwrap()).collect()
     }
 
     #[test]

@@ -8,6 +8,7 @@ use kv_router_types::{RequestId, WorkerRank};
 
 use crate::WorkerLoad;
 use crate::requests::{Request, RequestKey};
+use crate::shard::Trend;
 use crate::tracker::Shared;
 
 /// Whether a booking still counts.
@@ -86,8 +87,11 @@ impl Booking {
     pub fn release(self) {}
 
     fn report(&self, now: Instant, change: impl FnOnce(&mut Request, &mut WorkerLoad)) -> BookingState {
-        let held = self.shared.shard(self.worker).write().progress(self.key, now, change);
-        if held.is_some() { BookingState::Held } else { BookingState::Gone }
+        let trend = self.shared.shard(self.worker).write().progress(self.key, now, change);
+        if trend == Some(Trend::Fell) {
+            self.shared.tell(self.worker);
+        }
+        if trend.is_some() { BookingState::Held } else { BookingState::Gone }
     }
 }
 

@@ -39,6 +39,7 @@
 //! | count requests, and read the counts | [`LoadTracker`] |
 //! | keep one request counted, and report its progress | [`Booking`], from [`LoadTracker::book`] |
 //! | compare all ranks in one decision | [`LoadSnapshot`], filled by [`LoadTracker::snapshot_into`] |
+//! | know when a rank has room again | [`LoadListener`], given to [`LoadTracker::with_listener`] |
 //! | know who leaked | [`Expired`], from [`LoadTracker::expire_idle`] |
 //!
 //! # Guarantees
@@ -77,4 +78,4 @@ pub use booking::{Booking, BookingState};
 pub use config::{LoadConfig, LoadConfigError};
 pub use error::{AddRankError, BookError};
 pub use snapshot::{LoadSnapshot, Membership, RankLoad};
-pub use tracker::{Demand, Expired, LoadStats, LoadTracker, WorkerLoad};
+pub use tracker::{Demand, Expired, LoadListener, LoadStats, LoadTracker, WorkerLoad};

@@ -28,6 +28,15 @@ pub(crate) struct Freed {
     pub(crate) last_activity: Instant,
 }
 
+/// What a report did to the load of its rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trend {
+    Same,
+    Rose,
+    /// Something in it did, whatever else rose.
+    Fell,
+}
+
 #[derive(Debug)]
 pub(crate) struct Shard {
     slots: FxHashMap<WorkerRank, Slot>,
@@ -155,16 +164,19 @@ impl Shard {
         key: RequestKey,
         now: Instant,
         change: impl FnOnce(&mut Request, &mut WorkerLoad),
-    ) -> Option<()> {
+    ) -> Option<Trend> {
         let request = self.requests.get_mut(key)?;
         request.last_activity = request.last_activity.max(now);
         let position = self.positions[request.slot.0 as usize] as usize;
         let before = self.loads[position];
         change(request, &mut self.loads[position]);
-        if self.loads[position] != before {
-            self.mark(position);
+        let after = self.loads[position];
+        if after == before {
+            return Some(Trend::Same);
         }
-        Some(())
+        self.mark(position);
+        let fell = after.prefill_tokens < before.prefill_tokens || after.blocks < before.blocks;
+        Some(if fell { Trend::Fell } else { Trend::Rose })
     }
 
     /// Stops counting a request. `None` when that happened before.

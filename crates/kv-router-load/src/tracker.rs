@@ -77,6 +77,13 @@ pub struct LoadStats {
     pub prompt_runs: u64,
 }
 
+/// Is told that a rank has less to do than before, so that whoever waits for that need not ask again and again.
+pub trait LoadListener: fmt::Debug + Send + Sync {
+    /// The load of a rank fell, or the rank is gone. Called on the thread that made it fall, after the change can be
+    /// seen and with no lock held: it may call the tracker, but it delays whoever drops a booking.
+    fn load_fell(&self, worker: WorkerRank);
+}
+
 /// Counts what every worker rank is working on. A handle: clones share one state.
 ///
 /// # Consistency
@@ -89,7 +96,8 @@ pub struct LoadStats {
 /// # Locking
 ///
 /// Ranks are spread over eight reader-writer locks by their name. Ids have one mutex, taken while a rank lock is
-/// held and never the other way round; no two rank locks are held at once. No caller's code runs under a lock.
+/// held and never the other way round; no two rank locks are held at once. No caller's code runs under a lock: a
+/// [`LoadListener`] is called after it.
 ///
 /// # Panics
 ///
@@ -108,6 +116,7 @@ pub(crate) struct Shared {
     prompt_blocks: Budget,
     max_requests: u32,
     max_ranks: u32,
+    listener: Option<Arc<dyn LoadListener>>,
 }
 
 #[derive(Clone, Copy)]
@@ -123,6 +132,22 @@ impl LoadTracker {
     ///
     /// The first field of `config` outside its range.
     pub fn new(config: LoadConfig) -> Result<Self, LoadConfigError> {
+        Self::build(config, None)
+    }
+
+    /// A tracker without ranks that tells `listener` when a load falls.
+    ///
+    /// # Errors
+    ///
+    /// The first field of `config` outside its range.
+    pub fn with_listener(
+        config: LoadConfig,
+        listener: Arc<dyn LoadListener>,
+    ) -> Result<Self, LoadConfigError> {
+        Self::build(config, Some(listener))
+    }
+
+    fn build(config: LoadConfig, listener: Option<Arc<dyn LoadListener>>) -> Result<Self, LoadConfigError> {
         config.validate()?;
         let shared = Shared {
             shards: std::array::from_fn(|_| RwLock::new(Shard::new())),
@@ -132,6 +157,7 @@ impl LoadTracker {
             prompt_blocks: Budget::new(config.max_prompt_blocks),
             max_requests: config.max_requests,
             max_ranks: config.max_ranks,
+            listener,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -158,6 +184,8 @@ impl LoadTracker {
         let mut shard = self.shared.shard(worker).write();
         let load = shard.remove(worker, |freed| self.shared.settle(&freed))?;
         self.shared.ranks.give_back(1);
+        drop(shard);
+        self.shared.tell(worker);
         Some(load)
     }
 
@@ -216,7 +244,7 @@ impl LoadTracker {
     /// Call it on a timer, with a `ttl` well above the longest silence of a live request. Cost: one step for each
     /// request in flight, under shared locks.
     pub fn expire_idle(&self, now: Instant, ttl: Duration) -> Vec<Expired> {
-        let mut expired = Vec::new();
+        let mut expired: Vec<Expired> = Vec::new();
         for lock in &self.shared.shards {
             // Readers go on during the search; a request that shows life before the second look survives.
             let idle = lock.read().idle(now, ttl);
@@ -233,6 +261,7 @@ impl LoadTracker {
                 });
             }
         }
+        expired.iter().for_each(|expired| self.shared.tell(expired.worker));
         expired
     }
 
@@ -288,7 +317,18 @@ impl Shared {
         if let Some(freed) = &freed {
             self.settle(freed);
         }
+        drop(shard);
+        if freed.is_some() {
+            self.tell(worker);
+        }
         freed.is_some()
+    }
+
+    /// Tells the listener that a load fell. Never under a lock.
+    pub(crate) fn tell(&self, worker: WorkerRank) {
+        if let Some(listener) = &self.listener {
+            listener.load_fell(worker);
+        }
     }
 
     /// Takes room for one request, or nothing.

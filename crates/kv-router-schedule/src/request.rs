@@ -5,7 +5,7 @@ use kv_router_types::{BlockSize, WorkerId, WorkerRank};
 use crate::Taint;
 
 /// A set of workers, for allow-lists. Sorted once, searched by halving.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkerSet(Vec<WorkerId>);
 
 impl WorkerSet {
@@ -36,7 +36,7 @@ impl FromIterator<WorkerId> for WorkerSet {
 }
 
 /// The one place where a request may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pin {
     /// Any rank of a worker.
     Worker(WorkerId),

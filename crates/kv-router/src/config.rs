@@ -6,7 +6,7 @@ use std::fmt;
 use kv_router_hash::{HashScheme, Window};
 use kv_router_index::RadixConfig;
 use kv_router_load::{LoadConfig, LoadConfigError};
-use kv_router_schedule::{ConfigError, CostConfig, FilterConfig};
+use kv_router_schedule::{ConfigError, CostConfig, FilterConfig, QueueConfig, QueueConfigError, Spread};
 use kv_router_types::BlockSize;
 
 /// Everything that a router is built from.
@@ -19,6 +19,11 @@ pub struct RouterConfig {
     pub cost: CostConfig,
     /// Who is not considered at all.
     pub filters: FilterConfig,
+    /// What to make of near equals: [`Spread::TwoChoices`] when several routers share a fleet. Default: the lowest cost.
+    pub spread: Spread,
+    /// Where requests wait that come in by [`Router::admit`](crate::Router::admit) while every worker is above
+    /// [`FilterConfig::wait_prefill`]. Default `None`: they are refused.
+    pub queue: Option<QueueConfig>,
     /// Bounds of the load tracker; its `max_ranks` bounds the fleet.
     pub load: LoadConfig,
     /// Bounds of the index.
@@ -34,6 +39,8 @@ impl RouterConfig {
             scheme: HashScheme::new(block_size, Window::Plain),
             cost: CostConfig::default(),
             filters: FilterConfig::default(),
+            spread: Spread::default(),
+            queue: None,
             load: LoadConfig::default(),
             index: RadixConfig::default(),
             max_prompt_tokens: 1 << 22,
@@ -49,6 +56,8 @@ pub enum BuildError {
     Selection(ConfigError),
     /// A bound of the load tracker is out of range.
     Load(LoadConfigError),
+    /// A bound of the queue is out of range.
+    Queue(QueueConfigError),
     /// `max_prompt_tokens` is below one block, or above what a booking can count.
     MaxPromptTokens {
         /// The refused value.
@@ -61,6 +70,7 @@ impl fmt::Display for BuildError {
         match self {
             Self::Selection(error) => error.fmt(f),
             Self::Load(error) => error.fmt(f),
+            Self::Queue(error) => error.fmt(f),
             Self::MaxPromptTokens { given } => {
                 write!(f, "max_prompt_tokens is {given}: choose at least one block and at most {}", u32::MAX)
             }
@@ -73,6 +83,7 @@ impl Error for BuildError {
         match self {
             Self::Selection(error) => Some(error),
             Self::Load(error) => Some(error),
+            Self::Queue(error) => Some(error),
             Self::MaxPromptTokens { .. } => None,
         }
     }
@@ -87,5 +98,11 @@ impl From<ConfigError> for BuildError {
 impl From<LoadConfigError> for BuildError {
     fn from(error: LoadConfigError) -> Self {
         Self::Load(error)
+    }
+}
+
+impl From<QueueConfigError> for BuildError {
+    fn from(error: QueueConfigError) -> Self {
+        Self::Queue(error)
     }
 }

@@ -11,49 +11,55 @@ use kv_router_types::WorkerRank;
 #[derive(Debug)]
 #[must_use = "dropping a decision releases its booking"]
 pub struct Decision {
+    pub(crate) placement: Placement,
+    pub(crate) booking: Booking,
+}
+
+/// Where a request goes and why.
+#[derive(Debug)]
+pub(crate) struct Placement {
     pub(crate) selection: Selection,
     pub(crate) overlap: Option<Overlap>,
     pub(crate) prompt_blocks: u32,
     pub(crate) cost: CostTerms,
-    pub(crate) booking: Booking,
     pub(crate) explanation: Option<Explanation>,
 }
 
 impl Decision {
     /// The rank to send the request to.
     pub fn worker(&self) -> WorkerRank {
-        self.selection.worker
+        self.placement.selection.worker
     }
 
     /// Leading blocks of the prompt that the rank has cached, in any tier.
     pub fn overlap_blocks(&self) -> u32 {
-        self.overlap.map_or(0, |overlap| overlap.blocks())
+        self.placement.overlap.map_or(0, |overlap| overlap.blocks())
     }
 
     /// The same by tier; `None` when the rank has not even the first block.
     pub fn overlap(&self) -> Option<&Overlap> {
-        self.overlap.as_ref()
+        self.placement.overlap.as_ref()
     }
 
     /// Whole blocks in the prompt: what [`overlap_blocks`](Self::overlap_blocks) is out of.
     pub fn prompt_blocks(&self) -> u32 {
-        self.prompt_blocks
+        self.placement.prompt_blocks
     }
 
     /// The cost of the winner, term by term.
     pub fn cost(&self) -> CostTerms {
-        self.cost
+        self.placement.cost
     }
 
     /// How the winner was found among how many.
     pub fn selection(&self) -> &Selection {
-        &self.selection
+        &self.placement.selection
     }
 
     /// Every candidate, what filtered it, each term of each cost, and the draw. `None` unless the request was
     /// [`explained`](crate::RouteRequest::explained).
     pub fn explain(&self) -> Option<&Explanation> {
-        self.explanation.as_ref()
+        self.placement.explanation.as_ref()
     }
 
     /// The booking, to report progress to.

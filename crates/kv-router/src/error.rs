@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use kv_router_load::{AddRankError, BookError};
-use kv_router_schedule::SelectError;
+use kv_router_schedule::{QueueFull, SelectError};
 use kv_router_types::{BlockSize, WorkerId};
 
 use crate::WorkerSpec;
@@ -62,6 +62,45 @@ impl Error for RouteError {
             Self::Book(error) => Some(error),
             Self::EmptyPrompt | Self::PromptTooLong { .. } | Self::HashesExceedPrompt { .. } => None,
         }
+    }
+}
+
+/// Why a request was not admitted, or not any longer. Nothing is booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdmitError {
+    /// It cannot be routed, and waiting would not help.
+    Route(RouteError),
+    /// It would have to wait, and may not.
+    Queue(QueueFull),
+    /// Its deadline passed while it waited.
+    DeadlinePassed,
+}
+
+impl fmt::Display for AdmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Route(error) => error.fmt(f),
+            Self::Queue(full) => full.fmt(f),
+            Self::DeadlinePassed => {
+                f.write_str("no worker had room before the deadline: answer the client so, or add workers")
+            }
+        }
+    }
+}
+
+impl Error for AdmitError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Route(error) => Some(error),
+            Self::Queue(_) | Self::DeadlinePassed => None,
+        }
+    }
+}
+
+impl From<RouteError> for AdmitError {
+    fn from(error: RouteError) -> Self {
+        Self::Route(error)
     }
 }
 

@@ -15,6 +15,7 @@
 //! | say who serves | [`Router::join`] with a [`WorkerSpec`], [`Router::leave`] |
 //! | pass on what an engine cached | [`Router::apply`] with an [`EventBatch`] |
 //! | place a request | [`Router::route`] with a [`RouteRequest`], a [`Decision`] |
+//! | place it when there is room | [`Router::admit`], a [`Ticket`] |
 //! | report progress, end a request | the [`Booking`] of the decision, or drop it |
 //! | know why | [`RouteRequest::explained`], [`Router::explain`], an [`Explanation`] |
 //! | watch | [`Router::stats`], [`Router::streams`], [`Router::load`] |
@@ -35,8 +36,10 @@
 //! allocates only for the booking.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod clock;
 mod config;
+mod core;
 mod decision;
 mod error;
 mod fleet;
@@ -47,11 +50,13 @@ mod request;
 mod room;
 mod router;
 mod seed;
+mod sync;
 
+pub use admit::Ticket;
 pub use clock::{Clock, SystemClock};
 pub use config::{BuildError, RouterConfig};
 pub use decision::Decision;
-pub use error::{JoinError, LeaveError, RouteError};
+pub use error::{AdmitError, JoinError, LeaveError, RouteError};
 pub use fleet::WorkerSpec;
 pub use ingest::{ApplyBatchError, BatchReport, EventCounters, RankStatus};
 pub use request::RouteRequest;
@@ -61,8 +66,8 @@ pub use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window
 pub use kv_router_index::{Certainty, Occupancy, Overlap, Overlaps, RadixConfig};
 pub use kv_router_load::{Booking, BookingState, LoadConfig, WorkerLoad};
 pub use kv_router_schedule::{
-    Adapters, Capacity, Constraints, CostConfig, CostTerms, Explanation, FilterConfig, Pin, StaleRule,
-    StreamFreshness, Taint, WorkerSet, WorkerTraits,
+    Adapters, Capacity, Constraints, CostConfig, CostTerms, Explanation, FilterConfig, Pin, QueueConfig,
+    QueueFull, QueueOrder, QueueStats, Spread, StaleRule, StreamFreshness, Taint, WorkerSet, WorkerTraits,
 };
 pub use kv_router_transport::{EventBatch, ForgetReason, Incarnation, SequencerCounters, SkipReason};
 pub use kv_router_types::{

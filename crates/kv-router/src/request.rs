@@ -1,5 +1,7 @@
 //! What a gateway asks.
 
+use std::time::Instant;
+
 use kv_router_hash::Prompt;
 use kv_router_schedule::Constraints;
 use kv_router_types::{LocalBlockHash, RequestId};
@@ -19,6 +21,8 @@ pub struct RouteRequest<'a> {
     pub(crate) id: Option<RequestId>,
     pub(crate) constraints: Constraints<'a>,
     pub(crate) explain: bool,
+    pub(crate) priority: u32,
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// What is known of the prompt.
@@ -41,18 +45,18 @@ impl<'a> RouteRequest<'a> {
     /// The prompt's adapter also restricts the request to workers that serve it.
     pub fn from_prompt(prompt: Prompt<'a>) -> Self {
         let constraints = Constraints { adapter: prompt.context().adapter(), ..Constraints::default() };
-        Self { content: Content::Prompt(prompt), id: None, constraints, explain: false }
+        Self { constraints, ..Self::new(Content::Prompt(prompt)) }
     }
 
     /// A prompt of `tokens` tokens whose local hashes are known, computed by the router's
     /// [`scheme`](crate::Router::scheme).
     pub fn from_hashes(locals: &'a [LocalBlockHash], tokens: usize) -> Self {
-        Self {
-            content: Content::Hashed { locals, tokens },
-            id: None,
-            constraints: Constraints::default(),
-            explain: false,
-        }
+        Self::new(Content::Hashed { locals, tokens })
+    }
+
+    pub(crate) fn new(content: Content<'a>) -> Self {
+        let constraints = Constraints::default();
+        Self { content, id: None, constraints, explain: false, priority: 0, deadline: None }
     }
 
     /// Names the request: a second one of the same name is refused while the first is in flight.
@@ -74,6 +78,20 @@ impl<'a> RouteRequest<'a> {
     #[must_use]
     pub fn explained(mut self) -> Self {
         self.explain = true;
+        self
+    }
+
+    /// How urgent it is while it waits in [`Router::admit`](crate::Router::admit): more is more. Default 0.
+    #[must_use]
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// How long it may wait in [`Router::admit`](crate::Router::admit), by the router's clock. Default: for ever.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
         self
     }
 

@@ -15,6 +15,8 @@ const FIND: &str = "crates/kv-router-index/src/concurrent_radix/find.rs";
 const TREE: &str = "crates/kv-router-index/src/concurrent_radix/tree.rs";
 const STAMPS: &str = "crates/kv-router-index/src/concurrent_radix/stamps.rs";
 const ROSTER: &str = "crates/kv-router-index/src/concurrent_radix/roster.rs";
+const BELL: &str = "crates/kv-router/src/admit/bell.rs";
+const SLOT: &str = "crates/kv-router/src/admit/slot.rs";
 const ROUTES: &str = "crates/kv-router-index/src/pool/routes.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -94,5 +96,33 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         find: "self.pending.load(Ordering::Acquire) == 0 && ",
         replace: "",
         model: "pool_keeps_order_when_a_worker_returns",
+    },
+    Mutation {
+        name: "overhear a ring beside the work",
+        file: BELL,
+        find: "self.0.swap(AGAIN, Ordering::AcqRel) != IDLE",
+        replace: "self.0.swap(BUSY, Ordering::AcqRel) != IDLE",
+        model: "bell_answers_every_ring",
+    },
+    Mutation {
+        name: "let two answer at a time",
+        file: BELL,
+        find: "if self.0.swap(AGAIN, Ordering::AcqRel) != IDLE {",
+        replace: "if self.0.swap(AGAIN, Ordering::AcqRel) == 9 {",
+        model: "nobody_waits_beside_room",
+    },
+    Mutation {
+        name: "do not wake the task",
+        file: SLOT,
+        find: "let waker = state.waker.take();",
+        replace: "let waker: Option<Waker> = None;",
+        model: "slot_filled_beside_a_poll",
+    },
+    Mutation {
+        name: "do not wake the thread",
+        file: SLOT,
+        find: "        self.filled.notify_all();",
+        replace: "",
+        model: "slot_filled_beside_a_wait",
     },
 ];

@@ -1,12 +1,15 @@
 //! Faults that users of such routers reported, and the rules of the contract, one by one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Clock, blocks, check, check_empty, demand, rank, tracker};
 use kv_router_load::{
-    AddRankError, BookError, BookingState, Demand, LoadConfig, LoadConfigError, LoadSnapshot, LoadTracker,
+    AddRankError, BookError, BookingState, Demand, LoadConfig, LoadConfigError, LoadListener, LoadSnapshot,
+    LoadTracker,
 };
-use kv_router_types::{RequestId, WorkerId};
+use kv_router_types::{RequestId, WorkerId, WorkerRank};
+use parking_lot::Mutex;
 
 const TTL: Duration = Duration::from_secs(300);
 
@@ -274,6 +277,42 @@ fn a_membership_names_ranks_and_positions_also_across_trackers() {
     assert_ne!(snapshot.membership(), fresh.membership());
     assert_eq!(snapshot.len(), 50);
     assert!(snapshot.workers().iter().all(|rank| others.contains(rank)));
+}
+
+#[derive(Debug, Default)]
+struct Falls(Mutex<Vec<u64>>);
+
+impl LoadListener for Falls {
+    fn load_fell(&self, worker: WorkerRank) {
+        self.0.lock().push(worker.worker.get());
+    }
+}
+
+#[test]
+fn a_listener_hears_of_every_fall_and_of_nothing_else() {
+    let (clock, falls) = (Clock::start(), Arc::new(Falls::default()));
+    let tracker = LoadTracker::with_listener(LoadConfig::default(), falls.clone()).unwrap();
+    let heard = |expected: &[u64]| assert_eq!(std::mem::take(&mut *falls.0.lock()), expected);
+    (1..=3).for_each(|worker| tracker.add_rank(rank(worker, 0)).unwrap());
+    let book = |worker, id| tracker.book(rank(worker, 0), demand(Some(id), 9, &[], 1), clock.at(0)).unwrap();
+    let (first, second, third) = (book(1, 1), book(2, 2), book(3, 3));
+    first.touch(clock.at(1));
+    heard(&[]);
+    first.prefill_completed(clock.at(1));
+    first.prefill_completed(clock.at(1));
+    first.grow_output(1, clock.at(1));
+    heard(&[1]);
+    second.grow_output(1, clock.at(1)); // ends the prefill too
+    heard(&[2]);
+    drop(first);
+    tracker.release_request(RequestId::new(2));
+    drop(second);
+    heard(&[1, 2]);
+    tracker.expire_idle(clock.at(900), TTL);
+    drop(third);
+    heard(&[3]);
+    tracker.remove_rank(rank(1, 0));
+    heard(&[1]);
 }
 
 #[test]

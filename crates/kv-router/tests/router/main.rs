@@ -1,6 +1,7 @@
 //! The router as a gateway uses it, alone and from many threads.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+mod admit;
 mod lives;
 mod routing;
 mod support;

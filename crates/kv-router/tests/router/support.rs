@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_router::{
-    BatchReport, BlockSize, Clock, EventBatch, ExternalSequenceHash, Incarnation, KvEvent, Prompt, Router,
-    RouterConfig, StoredBlock, Tier, WorkerId, WorkerRank, WorkerSpec,
+    BatchReport, BlockSize, Capacity, Clock, EventBatch, ExternalSequenceHash, Incarnation, KvEvent, Prompt,
+    Router, RouterConfig, StoredBlock, Tier, WorkerId, WorkerRank, WorkerSpec,
 };
 use parking_lot::Mutex;
 
@@ -47,13 +47,19 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) fn new(workers: u64) -> Self {
+        Self::with(workers, Capacity::default(), |_| ())
+    }
+
+    pub(crate) fn with(workers: u64, capacity: Capacity, change: impl FnOnce(&mut RouterConfig)) -> Self {
         let block_size = BlockSize::new(16).unwrap();
+        let mut config = RouterConfig::new(block_size);
+        change(&mut config);
         #[expect(clippy::disallowed_methods, reason = "virtual time needs some origin")]
         let clock = TestClock(Arc::new(Mutex::new(Instant::now())));
-        let builder = Router::builder(RouterConfig::new(block_size)).seed(1).clock(clock.clone());
+        let builder = Router::builder(config).seed(1).clock(clock.clone());
         let router = builder.build().unwrap();
         for id in 0..workers {
-            router.join(worker(id), WorkerSpec::new(block_size)).unwrap();
+            router.join(worker(id), WorkerSpec::new(block_size).with_capacity(capacity)).unwrap();
         }
         Self { router, clock, streams: Mutex::new(vec![(1, 0); workers as usize]) }
     }

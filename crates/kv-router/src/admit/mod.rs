@@ -1,0 +1,194 @@
+//! Requests that wait for a worker with room.
+//!
+//! Nothing here has a thread. Whoever makes load fall (by dropping a booking, reporting progress, sweeping, adding a
+//! worker) rings the bell, and one of those who ring goes through the queue: it decides without any lock, takes the
+//! request out and books it under the lock of the queue, and leaves the decision in the slot of its ticket.
+
+mod bell;
+mod owned;
+mod slot;
+mod ticket;
+
+#[cfg(all(test, kv_router_loom))]
+mod models;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+
+use kv_router_index::FindOptions;
+use kv_router_load::LoadListener;
+use kv_router_schedule::{
+    Pass, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage, Waiting,
+};
+use kv_router_types::WorkerRank;
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::decision::Placement;
+use crate::{AdmitError, Decision, RouteError, RouteRequest};
+use bell::Bell;
+use owned::{OwnedConstraints, OwnedRequest};
+use slot::Slot;
+pub use ticket::Ticket;
+
+/// What comes of a request that was admitted.
+type Outcome = Result<Decision, AdmitError>;
+
+/// A request that waits, shared by its ticket and whoever decides on it.
+#[derive(Debug)]
+struct Pending {
+    request: OwnedRequest,
+    slot: Slot<Outcome>,
+}
+
+/// Those who wait.
+#[derive(Debug)]
+pub(crate) struct Lobby {
+    queue: Mutex<Queue<Arc<OwnedConstraints>, Arc<Pending>>>,
+    bell: Bell,
+}
+
+impl Lobby {
+    pub(crate) fn new(config: QueueConfig) -> Result<Self, QueueConfigError> {
+        Ok(Self { queue: Mutex::new(Queue::new(config)?), bell: Bell::new() })
+    }
+
+    pub(crate) fn stats(&self) -> QueueStats {
+        self.queue.lock().stats()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.stats().waiting == 0
+    }
+
+    /// Takes a request out that nobody waits for any more. `false` when it was served first.
+    fn cancel(&self, key: QueueKey) -> bool {
+        let cancelled = self.queue.lock().cancel(key);
+        cancelled.is_some()
+    }
+}
+
+/// Admits a request: decides at once while nobody waits, and lets it wait otherwise.
+pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Ticket, AdmitError> {
+    let Some(lobby) = &core.lobby else { return Ok(Ticket::ready(core.route(request)?)) };
+    if lobby.is_empty() {
+        match core.route(request) {
+            Err(error) if is_load(&error) => {}
+            outcome => return Ok(Ticket::ready(outcome?)),
+        }
+    }
+    let (owned, uncached_tokens) = core.with_room(|room| -> Result<_, RouteError> {
+        core.hash(request, room)?;
+        core.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
+        let cached = room.overlaps.best().map_or(0, |overlap| u64::from(overlap.blocks()));
+        let cached = cached * u64::from(core.config.scheme.block_size().get());
+        let uncached = (request.prompt_tokens() as u64).saturating_sub(cached);
+        Ok((OwnedRequest::new(request, &room.locals), uncached))
+    })?;
+    let class = owned.class();
+    let pending = Arc::new(Pending { request: owned, slot: Slot::new() });
+    let ask = Waiting { class, uncached_tokens, priority: request.priority, deadline: request.deadline };
+    let now = core.clock.now();
+    let pushed = lobby.queue.lock().push(Arc::clone(&pending), ask, now);
+    let key = pushed.map_err(|refused| AdmitError::Queue(refused.reason))?;
+    // Room may have come up between the decision and here, or this one is the first that fits.
+    ring(core);
+    Ok(Ticket::waiting(Arc::clone(core), key, pending))
+}
+
+/// Says that somebody who waits may be able to go. Must not be called with a lock held.
+pub(crate) fn ring(core: &Core) {
+    if let Some(lobby) = &core.lobby {
+        lobby.bell.ring(|| serve(core, lobby));
+    }
+}
+
+/// Goes through the queue once.
+fn serve(core: &Core, lobby: &Lobby) {
+    let mut pass = Pass::new();
+    loop {
+        let now = core.clock.now(); // the caller's code, so not under a lock
+        let mut queue = lobby.queue.lock();
+        if let Some((_, late)) = queue.expire(now) {
+            drop(queue);
+            late.slot.fill(Err(AdmitError::DeadlinePassed));
+            continue;
+        }
+        let Some((key, pending)) = queue.next(&mut pass, now).map(|(key, next)| (key, Arc::clone(next)))
+        else {
+            return;
+        };
+        drop(queue);
+        match dispatch(core, lobby, key, &pending) {
+            Ok(Some(decision)) => pending.slot.fill(Ok(decision)),
+            // Cancelled amid the decision.
+            Ok(None) => {}
+            Err(error) if is_load(&error) && lobby.queue.lock().contains(key) => {
+                lobby.queue.lock().block(&mut pass, key);
+            }
+            Err(error) => {
+                let taken = lobby.queue.lock().take(key);
+                drop(taken);
+                pending.slot.fill(Err(AdmitError::Route(error)));
+            }
+        }
+    }
+}
+
+/// Decides on a request that waits. It is booked, and does not wait any more, or it is as it was.
+fn dispatch(
+    core: &Core,
+    lobby: &Lobby,
+    key: QueueKey,
+    pending: &Pending,
+) -> Result<Option<Decision>, RouteError> {
+    let mut taken = false;
+    let placed = core.place(&pending.request.borrow(), |worker, demand, now| {
+        let mut queue = lobby.queue.lock();
+        // Who is not in the queue any more was cancelled, unless it was taken out here for a place that has gone.
+        if !taken && !queue.contains(key) {
+            return Ok(None);
+        }
+        let booking = core.load.book(worker, demand, now)?;
+        taken |= queue.take(key).is_some();
+        Ok(Some(booking))
+    })?;
+    let (placement, booking): (Placement, _) = placed;
+    Ok(booking.map(|booking| Decision { placement, booking }))
+}
+
+/// Whether an error goes away when load falls.
+fn is_load(error: &RouteError) -> bool {
+    matches!(
+        error,
+        RouteError::Select(
+            SelectError::MustWait { .. } | SelectError::NoEligibleWorker { shortage: Shortage::AllBusy, .. }
+        )
+    )
+}
+
+/// Rings when load falls. Made before the router that it rings for.
+#[derive(Default)]
+pub(crate) struct Doorbell(OnceLock<Weak<Core>>);
+
+impl Doorbell {
+    pub(crate) fn connect(&self, core: &Arc<Core>) {
+        let _ = self.0.set(Arc::downgrade(core));
+    }
+}
+
+impl LoadListener for Doorbell {
+    fn load_fell(&self, _: WorkerRank) {
+        if let Some(core) = self.0.get().and_then(Weak::upgrade)
+            && core.lobby.as_ref().is_some_and(|lobby| !lobby.is_empty())
+        {
+            ring(&core);
+        }
+    }
+}
+
+impl fmt::Debug for Doorbell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Doorbell").finish_non_exhaustive()
+    }
+}

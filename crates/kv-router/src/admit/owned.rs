@@ -1,0 +1,80 @@
+//! Requests that outlive the call that brought them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use kv_router_schedule::{Constraints, Pin, Taint, WorkerSet};
+use kv_router_types::{LocalBlockHash, RequestId};
+
+use crate::RouteRequest;
+use crate::request::Content;
+
+/// [`Constraints`] that borrow nothing. Ordered, so that those who can go to the same places are of one class.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OwnedConstraints {
+    allow: Option<WorkerSet>,
+    pin: Option<Pin>,
+    required: Vec<Taint>,
+    preferred: Vec<Taint>,
+    adapter: Option<Arc<str>>,
+}
+
+impl OwnedConstraints {
+    /// `None` when they do not constrain.
+    fn new(constraints: &Constraints<'_>) -> Option<Self> {
+        let Constraints { allow, pin, required_taints, preferred_taints, adapter } = *constraints;
+        let owned = Self {
+            allow: allow.cloned(),
+            pin,
+            required: required_taints.to_vec(),
+            preferred: preferred_taints.to_vec(),
+            adapter: adapter.map(Arc::from),
+        };
+        (*constraints != Constraints::default()).then_some(owned)
+    }
+
+    fn borrow(&self) -> Constraints<'_> {
+        Constraints {
+            allow: self.allow.as_ref(),
+            pin: self.pin,
+            required_taints: &self.required,
+            preferred_taints: &self.preferred,
+            adapter: self.adapter.as_deref(),
+        }
+    }
+}
+
+/// A [`RouteRequest`] that borrows nothing. Its prompt is hashed.
+#[derive(Debug)]
+pub(super) struct OwnedRequest {
+    locals: Box<[LocalBlockHash]>,
+    tokens: usize,
+    id: Option<RequestId>,
+    constraints: Option<Arc<OwnedConstraints>>,
+    explain: bool,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl OwnedRequest {
+    pub(super) fn new(request: &RouteRequest<'_>, locals: &[LocalBlockHash]) -> Self {
+        Self {
+            locals: locals.into(),
+            tokens: request.prompt_tokens(),
+            id: request.id,
+            constraints: OwnedConstraints::new(&request.constraints).map(Arc::new),
+            explain: request.explain,
+            deadline: request.deadline,
+        }
+    }
+
+    /// Where it can go, for the queue.
+    pub(super) fn class(&self) -> Option<Arc<OwnedConstraints>> {
+        self.constraints.clone()
+    }
+
+    pub(super) fn borrow(&self) -> RouteRequest<'_> {
+        let content = Content::Hashed { locals: &self.locals, tokens: self.tokens };
+        let constraints = self.constraints.as_deref().map(OwnedConstraints::borrow).unwrap_or_default();
+        RouteRequest { id: self.id, constraints, explain: self.explain, ..RouteRequest::new(content) }
+    }
+}

@@ -1,0 +1,164 @@
+//! What the router is made of, shared by its handles, its tickets and whoever waits.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use kv_router_index::FindOptions;
+use kv_router_load::{BookError, Demand, LoadTracker};
+use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector};
+use kv_router_types::WorkerRank;
+use parking_lot::{Mutex, RwLock};
+
+use crate::admit::Lobby;
+use crate::clock::Clock;
+use crate::decision::Placement;
+use crate::fleet::Fleet;
+use crate::index::SharedIndex;
+use crate::pool::Pool;
+use crate::request::Content;
+use crate::room::Room;
+use crate::seed::Seeds;
+use crate::{Decision, RouteError, RouteRequest, RouterConfig};
+
+/// How often a decision is made again because the selected rank left before it was booked.
+const MOST_ATTEMPTS: usize = 4;
+
+/// The state of a router.
+pub(crate) struct Core {
+    pub(crate) config: RouterConfig,
+    pub(crate) selector: Selector,
+    pub(crate) index: Box<dyn SharedIndex>,
+    pub(crate) load: LoadTracker,
+    pub(crate) fleet: RwLock<Arc<Fleet>>,
+    /// Serialises joining and leaving. Taken before every other lock.
+    pub(crate) membership: Mutex<()>,
+    pub(crate) rooms: Pool<Box<Room>>,
+    pub(crate) seeds: Seeds,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) unknown_rank_batches: AtomicU64,
+    /// Those who wait. `None` without a queue.
+    pub(crate) lobby: Option<Lobby>,
+}
+
+impl Core {
+    /// Chooses a rank for a request and books it there.
+    pub(crate) fn route(&self, request: &RouteRequest<'_>) -> Result<Decision, RouteError> {
+        let book = |worker, demand: Demand<'_>, now| self.load.book(worker, demand, now);
+        self.place(request, book).map(|(placement, booking)| Decision { placement, booking })
+    }
+
+    /// Chooses a rank for a request and books it there with `book`.
+    pub(crate) fn place<B>(
+        &self,
+        request: &RouteRequest<'_>,
+        mut book: impl FnMut(WorkerRank, Demand<'_>, Instant) -> Result<B, BookError>,
+    ) -> Result<(Placement, B), RouteError> {
+        self.with_room(|room| {
+            let (prompt_blocks, blocks) = self.hash(request, room)?;
+            let select = self.select_request(request, prompt_blocks);
+            let mut attempt = 1;
+            loop {
+                let (selection, explanation) = self.decide(request, &select, blocks, room)?;
+                let worker = selection.worker;
+                let winner = room.candidate(worker, blocks);
+                let candidate = winner.ok_or(RouteError::Book(BookError::UnknownRank { worker }))?;
+                let cost = self.selector.cost(&select, &candidate);
+                // What the cost took off is not there to be computed.
+                let saved = cost.overlap_credit * f64::from(select.block_size.get());
+                let demand = Demand {
+                    request: request.id,
+                    prefill_tokens: (request.prompt_tokens() as u64).saturating_sub(saved as u64),
+                    prompt_blocks: &room.sequence,
+                    private_blocks: blocks - prompt_blocks,
+                };
+                let booking = match book(worker, demand, self.clock.now()) {
+                    // It left after it was selected. Look again, at the fleet as it is now.
+                    Err(BookError::UnknownRank { .. }) if attempt < MOST_ATTEMPTS => {
+                        attempt += 1;
+                        continue;
+                    }
+                    outcome => outcome.map_err(RouteError::Book)?,
+                };
+                // It left and came back meanwhile: what was decided on is not what was booked.
+                let is_same = room.is_current(worker, &self.fleet());
+                if !is_same && attempt < MOST_ATTEMPTS {
+                    attempt += 1;
+                    continue;
+                }
+                let overlap = room.overlaps.get(worker).copied();
+                let placement = Placement { selection, overlap, prompt_blocks, cost, explanation };
+                return Ok((placement, booking));
+            }
+        })
+    }
+
+    pub(crate) fn fleet(&self) -> Arc<Fleet> {
+        Arc::clone(&self.fleet.read())
+    }
+
+    pub(crate) fn with_room<R>(&self, work: impl FnOnce(&mut Room) -> R) -> R {
+        self.rooms.with(|| Box::new(Room::new(self.config.scheme, self.selector.clone())), |room| work(room))
+    }
+
+    /// Hashes the prompt into `room`. Returns its whole blocks, and those that it takes up with its partial tail.
+    pub(crate) fn hash(&self, request: &RouteRequest<'_>, room: &mut Room) -> Result<(u32, u32), RouteError> {
+        let tokens = request.prompt_tokens();
+        let limit = self.config.max_prompt_tokens;
+        if tokens == 0 {
+            return Err(RouteError::EmptyPrompt);
+        }
+        if tokens > limit {
+            return Err(RouteError::PromptTooLong { tokens, limit });
+        }
+        if let Content::Hashed { locals, .. } = request.content {
+            let blocks = self.config.scheme.blocks_in(tokens);
+            if locals.len() > blocks {
+                return Err(RouteError::HashesExceedPrompt { hashes: locals.len(), blocks });
+            }
+        }
+        room.hash(&request.content);
+        // Both fit: the limit on tokens is below u32::MAX.
+        let taken = tokens.div_ceil(self.config.scheme.block_size().as_usize()) as u32;
+        Ok((room.locals.len() as u32, taken))
+    }
+
+    pub(crate) fn select_request<'a>(
+        &self,
+        request: &RouteRequest<'a>,
+        prompt_blocks: u32,
+    ) -> SelectRequest<'a> {
+        let block_size = self.config.scheme.block_size();
+        SelectRequest {
+            constraints: request.constraints,
+            spread: self.config.spread,
+            ..SelectRequest::new(prompt_blocks, block_size)
+        }
+    }
+
+    /// Looks at overlap, load and fleet.
+    pub(crate) fn look(&self, room: &mut Room) {
+        // The fleet first: a rank that is another one by now is noticed before the decision is given out.
+        let fleet = self.fleet();
+        self.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
+        self.load.snapshot_into(&room.sequence, &mut room.loads);
+        room.line_up(&fleet);
+    }
+
+    fn decide(
+        &self,
+        request: &RouteRequest<'_>,
+        select: &SelectRequest<'_>,
+        blocks: u32,
+        room: &mut Room,
+    ) -> Result<(Selection, Option<Explanation>), RouteError> {
+        self.look(room);
+        if request.explain {
+            let explanation = room.explain(select, blocks, &mut self.seeds.next());
+            let selection = explanation.outcome.map_err(RouteError::Select)?;
+            return Ok((selection, Some(explanation)));
+        }
+        let selection = room.select(select, blocks, &mut self.seeds.next());
+        Ok((selection.map_err(RouteError::Select)?, None))
+    }
+}
