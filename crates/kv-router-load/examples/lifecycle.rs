@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let start = clock();
     let demand = |id, prompt| Demand {
         request: Some(RequestId::new(id)),
+        attempt: 0,
         prefill_tokens: 48,
         prompt_blocks: prompt,
         private_blocks: 1,

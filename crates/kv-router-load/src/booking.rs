@@ -83,11 +83,27 @@ impl Booking {
         self.report(now, |_, _| ())
     }
 
+    /// How far another replica says that its request has come. What it said before may arrive later: prefill only
+    /// falls, output only grows.
+    pub(crate) fn set_progress(&self, prefill_tokens: u64, output_blocks: u32, now: Instant) -> BookingState {
+        self.report(now, |request, load| {
+            let fewer = prefill_tokens.min(request.prefill_tokens);
+            load.prefill_tokens -= request.prefill_tokens - fewer;
+            request.prefill_tokens = fewer;
+            raise_output(request, load, output_blocks);
+        })
+    }
+
     /// Gives the load back now. Same as dropping, for code that wants to say so.
     pub fn release(self) {}
 
     fn report(&self, now: Instant, change: impl FnOnce(&mut Request, &mut WorkerLoad)) -> BookingState {
-        let trend = self.shared.shard(self.worker).write().progress(self.key, now, change);
+        let mut shard = self.shared.shard(self.worker).write();
+        let trend = shard.progress(self.key, now, change);
+        if let (Some(Trend::Fell | Trend::Rose), Some(request)) = (trend, shard.request(self.key)) {
+            self.shared.note_progress(self.worker, self.key, request);
+        }
+        drop(shard);
         if trend == Some(Trend::Fell) {
             self.shared.tell(self.worker);
         }

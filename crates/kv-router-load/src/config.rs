@@ -15,6 +15,9 @@ pub struct LoadConfig {
     pub max_prompt_blocks: u64,
     /// Ranks known at one time, at least 1. Default 65,536. Above it, adding a rank is refused.
     pub max_ranks: u32,
+    /// Attempts remembered that ended before they were booked. Default 65,536; 0 for none. Above it the oldest is
+    /// forgotten, and its booking would count when it came.
+    pub max_tombstones: u32,
 }
 
 impl LoadConfig {
@@ -42,7 +45,12 @@ impl LoadConfig {
 
 impl Default for LoadConfig {
     fn default() -> Self {
-        Self { max_requests: 1 << 18, max_prompt_blocks: 1 << 25, max_ranks: 1 << 16 }
+        Self {
+            max_requests: 1 << 18,
+            max_prompt_blocks: 1 << 25,
+            max_ranks: 1 << 16,
+            max_tombstones: 1 << 16,
+        }
     }
 }
 

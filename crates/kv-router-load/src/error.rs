@@ -23,6 +23,14 @@ pub enum BookError {
         /// The rank that holds the request in flight.
         worker: WorkerRank,
     },
+    /// This attempt of the request has ended already: [`LoadTracker::end_attempt`](crate::LoadTracker::end_attempt)
+    /// was quicker.
+    AlreadyEnded {
+        /// The id.
+        request: RequestId,
+        /// The attempt.
+        attempt: u32,
+    },
     /// [`LoadConfig::max_requests`](crate::LoadConfig::max_requests) requests are in flight.
     TooManyRequests {
         /// The limit, in requests.
@@ -52,6 +60,9 @@ impl fmt::Display for BookError {
                 f,
                 "request {request} is in flight on {worker}: release it first, or give each attempt its own id"
             ),
+            Self::AlreadyEnded { request, attempt } => {
+                write!(f, "attempt {attempt} of request {request} has ended already: do not send it")
+            }
             Self::TooManyRequests { limit } => write!(
                 f,
                 "{limit} requests are in flight: wait for one to end, or raise max_requests if none is leaked"

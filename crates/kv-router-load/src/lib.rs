@@ -14,7 +14,13 @@
 //! tracker.add_rank(worker)?;
 //!
 //! let prompt = [1, 2, 3].map(SequenceHash::new);
-//! let demand = Demand { request: None, prefill_tokens: 48, prompt_blocks: &prompt, private_blocks: 1 };
+//! let demand = Demand {
+//!     request: None,
+//!     attempt: 0,
+//!     prefill_tokens: 48,
+//!     prompt_blocks: &prompt,
+//!     private_blocks: 1,
+//! };
 //! let booking = tracker.book(worker, demand, now())?; // counted from here ...
 //! booking.prefill_completed(now());
 //! booking.set_output_blocks(2, now());
@@ -39,7 +45,7 @@
 //! | count requests, and read the counts | [`LoadTracker`] |
 //! | keep one request counted, and report its progress | [`Booking`], from [`LoadTracker::book`] |
 //! | compare all ranks in one decision | [`LoadSnapshot`], filled by [`LoadTracker::snapshot_into`] |
-//! | know when a rank has room again | [`LoadListener`], given to [`LoadTracker::with_listener`] |
+//! | know when a rank has room again | [`LoadListener`], in the [`Hooks`] of [`LoadTracker::with_hooks`] |
 //! | know who leaked | [`Expired`], from [`LoadTracker::expire_idle`] |
 //!
 //! # Guarantees
@@ -67,8 +73,11 @@
 mod booking;
 mod budget;
 mod config;
+mod engine;
 mod error;
+mod ids;
 mod prompts;
+mod replica;
 mod requests;
 mod shard;
 mod snapshot;
@@ -76,6 +85,11 @@ mod tracker;
 
 pub use booking::{Booking, BookingState};
 pub use config::{LoadConfig, LoadConfigError};
+pub use engine::{EngineReport, RankCapacity};
 pub use error::{AddRankError, BookError};
+pub use replica::{
+    BookingName, BookingsSnapshot, DeltaBatch, JournalConfig, LoadDelta, ReplicaId, ReplicaLife, ReplicaSync,
+    SharedBooking, SyncConfig, SyncConfigError, SyncOutcome, SyncStats,
+};
 pub use snapshot::{LoadSnapshot, Membership, RankLoad};
-pub use tracker::{Demand, Expired, LoadListener, LoadStats, LoadTracker, WorkerLoad};
+pub use tracker::{AttemptEnd, Demand, Expired, Hooks, LoadListener, LoadStats, LoadTracker, WorkerLoad};

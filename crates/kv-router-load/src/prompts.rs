@@ -162,6 +162,17 @@ impl PromptTree {
         }
     }
 
+    /// The whole prompt that ends with a run.
+    pub(crate) fn prompt(&self, end: RunId) -> Vec<SequenceHash> {
+        let mut runs = Vec::new();
+        let mut at = end;
+        while at != ROOT {
+            runs.push(&self.runs[at.index()]);
+            at = self.runs[at.index()].parent;
+        }
+        runs.iter().rev().flat_map(|run| &run.blocks).copied().collect()
+    }
+
     /// Finds where `prompt` leaves the tree. Good until the next change.
     pub(crate) fn find(&self, prompt: &[SequenceHash]) -> Fork {
         let root = Fork { run: ROOT, matched: 0, depth: 0 };

@@ -13,10 +13,20 @@ pub(crate) struct RequestKey {
     serial: u64,
 }
 
+/// Who booked a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This tracker's caller.
+    Own,
+    /// Another replica, which says itself when its requests expire.
+    Replica,
+}
+
 /// What one request adds to the load of its rank, apart from its prompt.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) id: Option<RequestId>,
+    pub(crate) origin: Origin,
     pub(crate) slot: Slot,
     /// Where the prompt ends in the tree.
     pub(crate) end: RunId,
@@ -26,6 +36,13 @@ pub(crate) struct Request {
     pub(crate) output_blocks: u32,
     /// Never goes back, although two threads may report in the wrong order.
     pub(crate) last_activity: Instant,
+}
+
+impl RequestKey {
+    /// A number that no other booking of the same shard ever has.
+    pub(crate) const fn serial(self) -> u64 {
+        self.serial
+    }
 }
 
 impl Request {

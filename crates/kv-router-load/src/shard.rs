@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use kv_router_types::{RequestId, SequenceHash, WorkerId, WorkerRank};
 use rustc_hash::FxHashMap;
 
+use crate::engine::Besides;
 use crate::prompts::{Fork, PromptTree, Slot};
-use crate::requests::{Request, RequestKey, Requests};
-use crate::{Demand, WorkerLoad};
+use crate::requests::{Origin, Request, RequestKey, Requests};
+use crate::{Demand, EngineReport, RankCapacity, WorkerLoad};
 
 /// Every change of membership gets a number of its own, over all trackers of the process, so that a snapshot can
 /// tell an unchanged shard without knowing which tracker it belongs to. 0 stands for "never had a rank".
@@ -23,6 +24,8 @@ const GROUP: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freed {
     pub(crate) worker: WorkerRank,
+    pub(crate) key: RequestKey,
+    pub(crate) origin: Origin,
     pub(crate) request: Option<RequestId>,
     pub(crate) stored_blocks: u64,
     pub(crate) last_activity: Instant,
@@ -45,8 +48,10 @@ pub(crate) struct Shard {
     /// positions move, so that a snapshot copies two arrays without holes.
     positions: Vec<u32>,
     workers: Vec<WorkerRank>,
+    /// What is booked, and foreign load.
     loads: Vec<WorkerLoad>,
-    /// Changes of any load, counted.
+    besides: Vec<Besides>,
+    /// Changes of any load or capacity, counted.
     changes: u64,
     /// For each group of `GROUP` positions, the number of its latest change.
     stamps: Vec<u64>,
@@ -63,6 +68,7 @@ impl Shard {
             positions: Vec::new(),
             workers: Vec::new(),
             loads: Vec::new(),
+            besides: Vec::new(),
             changes: 0,
             stamps: Vec::new(),
             membership: 0,
@@ -91,6 +97,7 @@ impl Shard {
         self.slots.insert(worker, slot);
         self.workers.push(worker);
         self.loads.push(WorkerLoad::default());
+        self.besides.push(Besides::default());
         self.stamps.resize(self.loads.len().div_ceil(GROUP), 0);
         self.membership_changed();
     }
@@ -104,12 +111,13 @@ impl Shard {
         for key in keys {
             self.free(key).into_iter().for_each(&mut freed);
         }
-        debug_assert_eq!(self.loads[self.position(slot)], WorkerLoad::default());
+        debug_assert_eq!(self.loads[self.position(slot)], self.besides[self.position(slot)].foreign);
         self.slots.remove(&worker);
         self.free_slots.push(slot);
         let position = self.position(slot);
         self.workers.swap_remove(position);
         self.loads.swap_remove(position);
+        self.besides.swap_remove(position);
         self.stamps.truncate(self.loads.len().div_ceil(GROUP));
         if let Some(moved) = self.workers.get(position) {
             let moved = self.slots[moved];
@@ -137,6 +145,7 @@ impl Shard {
         &mut self,
         worker: WorkerRank,
         demand: &Demand<'_>,
+        origin: Origin,
         fork: Fork,
         now: Instant,
     ) -> Option<RequestKey> {
@@ -148,6 +157,7 @@ impl Shard {
         load.requests += 1;
         Some(self.requests.insert(Request {
             id: demand.request,
+            origin,
             slot,
             end,
             prefill_tokens: demand.prefill_tokens,
@@ -189,15 +199,83 @@ impl Shard {
         load.requests -= 1;
         Some(Freed {
             worker: self.workers[self.position(request.slot)],
+            key,
+            origin: request.origin,
             request: request.id,
             stored_blocks: released.stored,
             last_activity: request.last_activity,
         })
     }
 
-    /// Requests without activity for `ttl` or longer.
+    /// A request that is counted.
+    pub(crate) fn request(&self, key: RequestKey) -> Option<&Request> {
+        self.requests.get(key)
+    }
+
+    /// Our own requests, each with its rank and its prompt.
+    pub(crate) fn own_requests(
+        &self,
+    ) -> impl Iterator<Item = (RequestKey, &Request, WorkerRank, Vec<SequenceHash>)> {
+        self.requests.iter().filter(|(_, request)| request.origin == Origin::Own).map(|(key, request)| {
+            let worker = self.workers[self.position(request.slot)];
+            (key, request, worker, self.prompts.prompt(request.end))
+        })
+    }
+
+    /// What is known of a rank besides what is booked.
+    pub(crate) fn besides(&self, worker: WorkerRank) -> Option<&Besides> {
+        self.slots.get(&worker).map(|&slot| &self.besides[self.position(slot)])
+    }
+
+    /// By position.
+    pub(crate) fn capacities(&self) -> impl ExactSizeIterator<Item = RankCapacity> {
+        self.besides.iter().map(|besides| besides.capacity)
+    }
+
+    /// Notes what an engine says of its load. Tells whether any of it fell; `None` when the rank is unknown.
+    pub(crate) fn report(&mut self, worker: WorkerRank, report: &EngineReport, now: Instant) -> Option<bool> {
+        let position = self.position(*self.slots.get(&worker)?);
+        let booked = self.loads[position].minus(&self.besides[position].foreign);
+        Some(self.set_foreign(position, report.beyond(&booked), Some(now)))
+    }
+
+    /// Forgets reports that are `ttl` old, and names their ranks.
+    pub(crate) fn expire_reports(&mut self, now: Instant, ttl: Duration) -> Vec<WorkerRank> {
+        let mut stale = Vec::new();
+        for position in 0..self.besides.len() {
+            let reported = self.besides[position].reported;
+            if reported.is_some_and(|then| now.saturating_duration_since(then) >= ttl) {
+                self.set_foreign(position, WorkerLoad::default(), None);
+                stale.push(self.workers[position]);
+            }
+        }
+        stale
+    }
+
+    /// Tells whether any of it fell.
+    fn set_foreign(&mut self, position: usize, foreign: WorkerLoad, reported: Option<Instant>) -> bool {
+        let before = std::mem::replace(&mut self.besides[position].foreign, foreign);
+        self.besides[position].reported = reported;
+        if before != foreign {
+            self.loads[position] = self.loads[position].minus(&before).plus(&foreign);
+            self.mark(position);
+        }
+        foreign.prefill_tokens < before.prefill_tokens || foreign.blocks < before.blocks
+    }
+
+    /// `false` when the rank is unknown.
+    pub(crate) fn set_capacity(&mut self, worker: WorkerRank, capacity: RankCapacity) -> bool {
+        let Some(&slot) = self.slots.get(&worker) else { return false };
+        let position = self.position(slot);
+        self.besides[position].capacity = capacity;
+        self.mark(position);
+        true
+    }
+
+    /// Our own requests without activity for `ttl` or longer.
     pub(crate) fn idle(&self, now: Instant, ttl: Duration) -> Vec<RequestKey> {
-        let idle = self.requests.iter().filter(|(_, request)| request.idle_for(now) >= ttl);
+        let own = self.requests.iter().filter(|(_, request)| request.origin == Origin::Own);
+        let idle = own.filter(|(_, request)| request.idle_for(now) >= ttl);
         idle.map(|(key, _)| key).collect()
     }
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use kv_router_types::{SequenceHash, WorkerRank};
 
-use crate::WorkerLoad;
 use crate::shard::Shard;
 use crate::tracker::SHARDS;
+use crate::{RankCapacity, WorkerLoad};
 
 /// One rank in a [`LoadSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct RankLoad {
     /// Leading blocks of the prompt that requests in flight on the rank hold already: booking the prompt there
     /// adds that many blocks less.
     pub shared_blocks: u32,
+    /// What the rank can bear.
+    pub capacity: RankCapacity,
 }
 
 /// Names a set of ranks in their order: equal values mean the same ranks at the same positions.
@@ -40,6 +42,7 @@ pub struct LoadSnapshot {
     membership: Membership,
     workers: Vec<WorkerRank>,
     loads: Vec<WorkerLoad>,
+    capacities: Vec<RankCapacity>,
     /// 0 everywhere but at `sharers`.
     shared_blocks: Vec<u32>,
     sharers: Vec<u32>,
@@ -83,20 +86,16 @@ impl LoadSnapshot {
             worker: *self.workers.get(position)?,
             load: *self.loads.get(position)?,
             shared_blocks: *self.shared_blocks.get(position)?,
+            capacity: *self.capacities.get(position)?,
         })
     }
 
     /// All ranks by position.
     pub fn iter(&self) -> impl Iterator<Item = RankLoad> {
-        let numbers = self.loads.iter().zip(&self.shared_blocks);
-        self.workers.iter().zip(numbers).map(|(&worker, (&load, &shared_blocks))| RankLoad {
-            worker,
-            load,
-            shared_blocks,
-        })
+        (0..self.len()).filter_map(|position| self.get(position))
     }
 
-    /// Positions whose load may differ from what the fill before left in this same buffer; all of them when the
+    /// Positions whose load or capacity may differ from what the fill before left in this same buffer; all of them when the
     /// [`membership`](Self::membership) differs. What a caller derives from the load of a rank is good for as long as
     /// its position does not come up here.
     pub fn changed(&self) -> impl Iterator<Item = usize> {
@@ -127,7 +126,12 @@ impl LoadSnapshot {
         if self.membership.0[index] == shard.membership() && self.workers.len() >= end {
             for range in shard.changed_since(self.seen[index]) {
                 let here = start + range.start..start + range.end;
-                self.loads[here.clone()].copy_from_slice(&shard.loads()[range]);
+                self.loads[here.clone()].copy_from_slice(&shard.loads()[range.clone()]);
+                let capacities = shard.capacities().skip(range.start);
+                self.capacities[here.clone()]
+                    .iter_mut()
+                    .zip(capacities)
+                    .for_each(|(here, there)| *here = there);
                 self.changed.push(here);
             }
         } else {
@@ -135,6 +139,8 @@ impl LoadSnapshot {
             self.workers.extend_from_slice(shard.workers());
             self.loads.truncate(start);
             self.loads.extend_from_slice(shard.loads());
+            self.capacities.truncate(start);
+            self.capacities.extend(shard.capacities());
             self.shared_blocks.truncate(start);
             self.shared_blocks.resize(end, 0);
             self.membership.0[index] = shard.membership();

@@ -7,12 +7,17 @@ use std::time::{Duration, Instant};
 
 use kv_router_types::{RequestId, SequenceHash, WorkerId, WorkerRank};
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 
 use crate::budget::Budget;
-use crate::requests::RequestKey;
+use crate::ids::{Home, Ids, Verdict};
+use crate::replica::Journal;
+use crate::requests::{Origin, Request, RequestKey};
 use crate::shard::{Freed, Shard};
 use crate::{AddRankError, BookError, Booking, LoadConfig, LoadConfigError, LoadSnapshot};
+use crate::{
+    BookingName, BookingsSnapshot, DeltaBatch, JournalConfig, LoadDelta, ReplicaLife, SharedBooking,
+};
 
 /// Enough that reports of a busy fleet seldom meet, few enough that a snapshot of a small one stays cheap.
 pub(crate) const SHARDS: usize = 8;
@@ -22,6 +27,9 @@ pub(crate) const SHARDS: usize = 8;
 pub struct Demand<'a> {
     /// The gateway's name for the request, if it must be unique or released by name.
     pub request: Option<RequestId>,
+    /// Which try of the request this is, from 0, for gateways that send it again when a worker fails. Tells a late end
+    /// of one try from that of the next: see [`LoadTracker::end_attempt`].
+    pub attempt: u32,
     /// Prompt tokens that the worker still has to compute, that is without those in its cache. At most
     /// [`MAX_PREFILL_TOKENS`](Self::MAX_PREFILL_TOKENS).
     pub prefill_tokens: u64,
@@ -41,7 +49,8 @@ impl Demand<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerLoad {
-    /// Prompt tokens of requests whose prefill has not completed.
+    /// Prompt tokens of requests whose prefill has not completed. Foreign load, by engine reports, is part of this and
+    /// of the other two: [`LoadTracker::report`].
     pub prefill_tokens: u64,
     /// Blocks held by requests: prompt blocks, each distinct one once; private and output blocks, each.
     pub blocks: u64,
@@ -71,6 +80,8 @@ pub struct LoadStats {
     pub requests: u64,
     /// Ids of those that have one.
     pub request_ids: u64,
+    /// Attempts that ended before they were booked, and are kept out. Limit: [`LoadConfig::max_tombstones`].
+    pub tombstones: u64,
     /// Prompt blocks stored. Limit: [`LoadConfig::max_prompt_blocks`].
     pub prompt_blocks: u64,
     /// Runs of prompt blocks between two forks, at most twice the requests.
@@ -79,8 +90,10 @@ pub struct LoadStats {
 
 /// Is told that a rank has less to do than before, so that whoever waits for that need not ask again and again.
 pub trait LoadListener: fmt::Debug + Send + Sync {
-    /// The load of a rank fell, or the rank is gone. Called on the thread that made it fall, after the change can be
-    /// seen and with no lock held: it may call the tracker, but it delays whoever drops a booking.
+    /// The load of a rank fell: a request ended, expired or came further, or an engine reported less. Called on the
+    /// thread that made it fall, after the change can be seen and with no lock of the tracker held: it may call the
+    /// tracker, but it delays whoever drops a booking. Not called for ranks that are added or removed and for new
+    /// capacities, which whoever does that knows.
     fn load_fell(&self, worker: WorkerRank);
 }
 
@@ -108,21 +121,37 @@ pub struct LoadTracker {
 }
 
 pub(crate) struct Shared {
-    shards: [RwLock<Shard>; SHARDS],
+    pub(crate) shards: [RwLock<Shard>; SHARDS],
     /// The requests in flight that have an id: those of the shards, never more.
-    ids: Mutex<FxHashMap<RequestId, Home>>,
+    ids: Mutex<Ids>,
     ranks: Budget,
     requests: Budget,
     prompt_blocks: Budget,
     max_requests: u32,
     max_ranks: u32,
+    max_tombstones: usize,
     listener: Option<Arc<dyn LoadListener>>,
+    journal: Option<Journal>,
 }
 
-#[derive(Clone, Copy)]
-struct Home {
-    worker: WorkerRank,
-    key: RequestKey,
+/// What a tracker does besides counting. The default is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Hooks {
+    /// Who is told when a load falls.
+    pub listener: Option<Arc<dyn LoadListener>>,
+    /// Makes the tracker note the changes of its own bookings, for other replicas.
+    pub journal: Option<JournalConfig>,
+}
+
+/// What became of the end of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// It was in flight on this rank, and is no longer counted.
+    Released(WorkerRank),
+    /// It is not booked yet, and will not be: its end overtook it.
+    Early,
+    /// A later attempt of the request is in flight, and stays.
+    Late,
 }
 
 impl LoadTracker {
@@ -132,32 +161,27 @@ impl LoadTracker {
     ///
     /// The first field of `config` outside its range.
     pub fn new(config: LoadConfig) -> Result<Self, LoadConfigError> {
-        Self::build(config, None)
+        Self::with_hooks(config, Hooks::default())
     }
 
-    /// A tracker without ranks that tells `listener` when a load falls.
+    /// A tracker without ranks that does more than count.
     ///
     /// # Errors
     ///
     /// The first field of `config` outside its range.
-    pub fn with_listener(
-        config: LoadConfig,
-        listener: Arc<dyn LoadListener>,
-    ) -> Result<Self, LoadConfigError> {
-        Self::build(config, Some(listener))
-    }
-
-    fn build(config: LoadConfig, listener: Option<Arc<dyn LoadListener>>) -> Result<Self, LoadConfigError> {
+    pub fn with_hooks(config: LoadConfig, hooks: Hooks) -> Result<Self, LoadConfigError> {
         config.validate()?;
         let shared = Shared {
             shards: std::array::from_fn(|_| RwLock::new(Shard::new())),
+            journal: hooks.journal.map(Journal::new),
             ids: Mutex::default(),
             ranks: Budget::new(u64::from(config.max_ranks)),
             requests: Budget::new(u64::from(config.max_requests)),
             prompt_blocks: Budget::new(config.max_prompt_blocks),
             max_requests: config.max_requests,
             max_ranks: config.max_ranks,
-            listener,
+            max_tombstones: config.max_tombstones as usize,
+            listener: hooks.listener,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -184,8 +208,6 @@ impl LoadTracker {
         let mut shard = self.shared.shard(worker).write();
         let load = shard.remove(worker, |freed| self.shared.settle(&freed))?;
         self.shared.ranks.give_back(1);
-        drop(shard);
-        self.shared.tell(worker);
         Some(load)
     }
 
@@ -208,6 +230,30 @@ impl LoadTracker {
     ///
     /// See [`BookError`]. A refused request changes no load.
     pub fn book(&self, worker: WorkerRank, demand: Demand<'_>, now: Instant) -> Result<Booking, BookError> {
+        self.book_as(Origin::Own, worker, demand, now)
+    }
+
+    /// Counts a request of another replica. Its id is that replica's business.
+    pub(crate) fn book_shared(&self, booking: &SharedBooking, now: Instant) -> Result<Booking, BookError> {
+        let demand = Demand {
+            request: None,
+            attempt: 0,
+            prefill_tokens: booking.prefill_tokens,
+            prompt_blocks: &booking.prompt_blocks,
+            private_blocks: booking.private_blocks,
+        };
+        let held = self.book_as(Origin::Replica, booking.worker, demand, now)?;
+        let _ = held.set_progress(booking.prefill_tokens, booking.output_blocks, now);
+        Ok(held)
+    }
+
+    fn book_as(
+        &self,
+        origin: Origin,
+        worker: WorkerRank,
+        demand: Demand<'_>,
+        now: Instant,
+    ) -> Result<Booking, BookError> {
         if demand.prefill_tokens > Demand::MAX_PREFILL_TOKENS {
             return Err(BookError::PrefillTooLong { tokens: demand.prefill_tokens });
         }
@@ -217,16 +263,25 @@ impl LoadTracker {
         }
         // The id table stays locked until the booking is in both: an id is unique at every moment.
         let mut ids = demand.request.map(|request| (request, self.shared.ids.lock()));
-        if let Some((request, ids)) = &ids
-            && let Some(home) = ids.get(request)
-        {
-            return Err(BookError::DuplicateRequest { request: *request, worker: home.worker });
+        if let Some((request, ids)) = &mut ids {
+            match ids.judge(*request, demand.attempt) {
+                Verdict::Free => {}
+                Verdict::InFlight(home) => {
+                    return Err(BookError::DuplicateRequest { request: *request, worker: home.worker });
+                }
+                Verdict::Ended => {
+                    return Err(BookError::AlreadyEnded { request: *request, attempt: demand.attempt });
+                }
+            }
         }
         let fork = shard.find_prompt(demand.prompt_blocks);
         self.shared.take((demand.prompt_blocks.len() - fork.depth) as u64)?;
-        let key = shard.book(worker, &demand, fork, now).ok_or(BookError::UnknownRank { worker })?;
+        let key = shard.book(worker, &demand, origin, fork, now).ok_or(BookError::UnknownRank { worker })?;
         if let Some((request, ids)) = &mut ids {
-            ids.insert(*request, Home { worker, key });
+            ids.insert(*request, Home { worker, key, attempt: demand.attempt });
+        }
+        if origin == Origin::Own {
+            self.shared.note_booked(worker, key, &demand);
         }
         Ok(Booking::new(Arc::clone(&self.shared), worker, demand.request, key))
     }
@@ -234,9 +289,67 @@ impl LoadTracker {
     /// Stops counting a request by its id, for gateways that learn of its end elsewhere than they keep its guard.
     /// Returns its rank; `None`, and nothing left behind, when no such request is in flight.
     pub fn release_request(&self, request: RequestId) -> Option<WorkerRank> {
-        let home = self.shared.ids.lock().get(&request).copied()?;
+        let home = self.shared.ids.lock().get(request)?;
         // In between it may have been released and booked again; the key then finds nothing.
         self.shared.free(home.worker, home.key).then_some(home.worker)
+    }
+
+    /// Stops counting one attempt of a request, for gateways that learn of its end in any order: an end that comes late
+    /// does not touch the next attempt, and one that comes before its booking keeps that out
+    /// ([`BookError::AlreadyEnded`]), until [`expire_idle`](Self::expire_idle) finds it older than its `ttl`.
+    pub fn end_attempt(&self, request: RequestId, attempt: u32, now: Instant) -> AttemptEnd {
+        let mut ids = self.shared.ids.lock();
+        match ids.get(request) {
+            Some(home) if home.attempt == attempt => {
+                drop(ids);
+                // In between it may have been released another way.
+                self.shared.free(home.worker, home.key);
+                AttemptEnd::Released(home.worker)
+            }
+            Some(home) if home.attempt > attempt => AttemptEnd::Late,
+            _ => {
+                ids.bury(request, attempt, now, self.shared.max_tombstones);
+                AttemptEnd::Early
+            }
+        }
+    }
+
+    /// Changes of our own bookings since the last call, at most `most` of them. Send them to every other replica, in
+    /// their order if that is possible. Without changes the batch is a heartbeat, and should be sent now and then.
+    /// `None` for a tracker without a journal.
+    pub fn take_deltas(&self, most: usize) -> Option<DeltaBatch> {
+        self.shared.journal.as_ref().map(|journal| journal.take(most))
+    }
+
+    /// Our own bookings, for a replica that needs them all. `None` for a tracker without a journal.
+    ///
+    /// Changes during the call may be in it or not. They come as deltas too, and change nothing then.
+    pub fn bookings_snapshot(&self) -> Option<BookingsSnapshot> {
+        let journal = self.shared.journal.as_ref()?;
+        // Before the bookings are read: whatever is missing in them has a later number.
+        let next = journal.next();
+        let mut bookings = Vec::new();
+        for (index, shard) in self.shared.shards.iter().enumerate() {
+            bookings.extend(shard.read().own_requests().map(|(key, request, worker, prompt_blocks)| {
+                SharedBooking {
+                    name: name(index, key),
+                    worker,
+                    prefill_tokens: request.prefill_tokens,
+                    prompt_blocks,
+                    private_blocks: request.private_blocks,
+                    output_blocks: request.output_blocks,
+                }
+            }));
+        }
+        Some(BookingsSnapshot { from: journal.life(), next, bookings })
+    }
+
+    pub(crate) fn life(&self) -> Option<ReplicaLife> {
+        self.shared.journal.as_ref().map(Journal::life)
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Stops counting the requests without activity for `ttl` or longer, however old they are, and names them.
@@ -244,6 +357,7 @@ impl LoadTracker {
     /// Call it on a timer, with a `ttl` well above the longest silence of a live request. Cost: one step for each
     /// request in flight, under shared locks.
     pub fn expire_idle(&self, now: Instant, ttl: Duration) -> Vec<Expired> {
+        self.shared.ids.lock().expire(now, ttl);
         let mut expired: Vec<Expired> = Vec::new();
         for lock in &self.shared.shards {
             // Readers go on during the search; a request that shows life before the second look survives.
@@ -287,9 +401,12 @@ impl LoadTracker {
         let mut stats = LoadStats {
             ranks: self.shared.ranks.used(),
             prompt_blocks: self.shared.prompt_blocks.used(),
-            request_ids: self.shared.ids.lock().len() as u64,
             ..LoadStats::default()
         };
+        {
+            let ids = self.shared.ids.lock();
+            (stats.request_ids, stats.tombstones) = (ids.len() as u64, ids.tombstones() as u64);
+        }
         for shard in &self.shared.shards {
             let shard = shard.read();
             stats.requests += shard.request_count() as u64;
@@ -307,7 +424,32 @@ impl fmt::Debug for LoadTracker {
 
 impl Shared {
     pub(crate) fn shard(&self, worker: WorkerRank) -> &RwLock<Shard> {
-        &self.shards[FxBuildHasher.hash_one(worker) as usize % SHARDS]
+        &self.shards[shard_of(worker)]
+    }
+
+    fn note_booked(&self, worker: WorkerRank, key: RequestKey, demand: &Demand<'_>) {
+        if let Some(journal) = &self.journal {
+            journal.push(LoadDelta::Booked(SharedBooking {
+                name: name(shard_of(worker), key),
+                worker,
+                prefill_tokens: demand.prefill_tokens,
+                prompt_blocks: demand.prompt_blocks.to_vec(),
+                private_blocks: demand.private_blocks,
+                output_blocks: 0,
+            }));
+        }
+    }
+
+    pub(crate) fn note_progress(&self, worker: WorkerRank, key: RequestKey, request: &Request) {
+        if request.origin == Origin::Own
+            && let Some(journal) = &self.journal
+        {
+            journal.push(LoadDelta::Progressed {
+                name: name(shard_of(worker), key),
+                prefill_tokens: request.prefill_tokens,
+                output_blocks: request.output_blocks,
+            });
+        }
     }
 
     /// Stops counting a request. `false` when that happened before.
@@ -350,9 +492,23 @@ impl Shared {
     /// request: whoever took it out of the shard.
     fn settle(&self, freed: &Freed) {
         if let Some(request) = freed.request {
-            self.ids.lock().remove(&request);
+            self.ids.lock().remove(request);
+        }
+        if freed.origin == Origin::Own
+            && let Some(journal) = &self.journal
+        {
+            journal.push(LoadDelta::Released { name: name(shard_of(freed.worker), freed.key) });
         }
         self.requests.give_back(1);
         self.prompt_blocks.give_back(freed.stored_blocks);
     }
+}
+
+fn shard_of(worker: WorkerRank) -> usize {
+    FxBuildHasher.hash_one(worker) as usize % SHARDS
+}
+
+/// Serial numbers are unique in their shard; this one is in the tracker.
+fn name(shard: usize, key: RequestKey) -> BookingName {
+    BookingName::new(key.serial() * SHARDS as u64 + shard as u64)
 }

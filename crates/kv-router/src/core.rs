@@ -68,6 +68,7 @@ impl Core {
                 let saved = cost.overlap_credit * f64::from(select.block_size.get());
                 let demand = Demand {
                     request: request.id,
+                    attempt: 0,
                     prefill_tokens: (request.prompt_tokens() as u64).saturating_sub(saved as u64),
                     prompt_blocks: &room.sequence,
                     private_blocks: blocks - prompt_blocks,

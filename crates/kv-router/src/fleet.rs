@@ -22,7 +22,8 @@ pub struct WorkerSpec {
     pub ranks: u32,
     /// Labels and adapters. Its rank bounds are set from [`ranks`](Self::ranks) on joining.
     pub traits: WorkerTraits,
-    /// What each rank can bear, for the busy thresholds. Default: unknown, never busy.
+    /// What each rank can bear, for the busy thresholds and the queue. Default: unknown, never busy. See also
+    /// [`Router::set_capacity`](crate::Router::set_capacity).
     pub capacity: Capacity,
     /// The life that its engine is in, if it is known: batches of an older one are stale, however late they come.
     /// Default: the lowest, which takes any. A worker that comes back after a restart should say which life it is.
@@ -77,7 +78,6 @@ impl WorkerSpec {
 pub(crate) struct Rank {
     pub(crate) id: WorkerRank,
     pub(crate) traits: Arc<WorkerTraits>,
-    pub(crate) capacity: Capacity,
     /// Serialises the events of the rank. Taken before the index lock, never after.
     pub(crate) stream: Mutex<Stream>,
     /// What `stream` last said of itself, for decisions, which do not wait for events.
@@ -88,17 +88,10 @@ pub(crate) struct Rank {
 
 impl Rank {
     /// A rank of a worker that joins `fleet`. It starts cold.
-    pub(crate) fn new(
-        fleet: &Fleet,
-        id: WorkerRank,
-        traits: Arc<WorkerTraits>,
-        capacity: Capacity,
-        stream: Stream,
-    ) -> Self {
+    pub(crate) fn new(fleet: &Fleet, id: WorkerRank, traits: Arc<WorkerTraits>, stream: Stream) -> Self {
         Self {
             id,
             traits,
-            capacity,
             stream: Mutex::new(stream),
             freshness: AtomicU8::new(code(StreamFreshness::Cold)),
             judgements: Arc::clone(&fleet.judgements),

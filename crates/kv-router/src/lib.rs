@@ -64,7 +64,7 @@ pub use router::{Router, RouterBuilder, RouterStats};
 
 pub use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window};
 pub use kv_router_index::{Certainty, Occupancy, Overlap, Overlaps, RadixConfig};
-pub use kv_router_load::{Booking, BookingState, LoadConfig, WorkerLoad};
+pub use kv_router_load::{Booking, BookingState, EngineReport, LoadConfig, WorkerLoad};
 pub use kv_router_schedule::{
     Adapters, Capacity, Constraints, CostConfig, CostTerms, Explanation, FilterConfig, Pin, QueueConfig,
     QueueFull, QueueOrder, QueueStats, Spread, StaleRule, StreamFreshness, Taint, WorkerSet, WorkerTraits,

@@ -6,8 +6,8 @@ use kv_router_hash::{BlockHasher, HashScheme, sequence_hashes_into};
 use kv_router_index::Overlaps;
 use kv_router_load::{LoadSnapshot, Membership, RankLoad};
 use kv_router_schedule::{
-    Candidate, Entropy, Explanation, Scratch, SelectError, SelectRequest, Selection, Selector, Slate,
-    StreamFreshness,
+    Candidate, Capacity, Entropy, Explanation, Scratch, SelectError, SelectRequest, Selection, Selector,
+    Slate, StreamFreshness,
 };
 use kv_router_types::{LocalBlockHash, SequenceHash, Tier, WorkerRank};
 use rustc_hash::FxHashMap;
@@ -174,7 +174,7 @@ impl Columns {
 
     fn candidate(&self, position: usize, loads: &LoadSnapshot, blocks: u32) -> Option<Candidate<'_>> {
         let rank = self.ranks.get(position)?.as_deref()?;
-        let RankLoad { load, shared_blocks, .. } = loads.get(position)?;
+        let RankLoad { load, shared_blocks, capacity, .. } = loads.get(position)?;
         Some(Candidate {
             worker: rank.id,
             overlap: *self.overlap.get(position)?,
@@ -182,7 +182,10 @@ impl Columns {
             active_blocks: load.blocks,
             active_requests: load.requests,
             incoming_blocks: blocks.saturating_sub(shared_blocks),
-            capacity: rank.capacity,
+            capacity: Capacity {
+                batched_tokens: capacity.batched_tokens,
+                total_blocks: capacity.total_blocks,
+            },
             stream: *self.freshness.get(position)?,
             traits: &rank.traits,
         })

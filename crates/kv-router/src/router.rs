@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use kv_router_hash::HashScheme;
 use kv_router_index::{FindOptions, Occupancy, Overlaps, RadixTree};
-use kv_router_load::{Demand, Expired, LoadStats, LoadTracker, WorkerLoad};
-use kv_router_schedule::{Explanation, QueueStats, RankBounds, Selector};
+use kv_router_load::{
+    Demand, EngineReport, Expired, Hooks, LoadListener, LoadStats, LoadTracker, RankCapacity, WorkerLoad,
+};
+use kv_router_schedule::{Capacity, Explanation, QueueStats, RankBounds, Selector};
 use kv_router_transport::EventBatch;
 use kv_router_types::{DpRank, KvEvent, WorkerId, WorkerRank};
 use parking_lot::{Mutex, RwLock};
@@ -83,10 +85,9 @@ impl RouterBuilder {
         let selector = Selector::new(config.cost.clone(), config.filters.clone())?;
         let doorbell = Arc::new(Doorbell::default());
         let lobby = config.queue.clone().map(Lobby::new).transpose()?;
-        let load = match &lobby {
-            None => LoadTracker::new(config.load.clone())?,
-            Some(_) => LoadTracker::with_listener(config.load.clone(), Arc::<Doorbell>::clone(&doorbell))?,
-        };
+        let listener: Option<Arc<dyn LoadListener>> =
+            lobby.is_some().then(|| Arc::<Doorbell>::clone(&doorbell) as Arc<dyn LoadListener>);
+        let load = LoadTracker::with_hooks(config.load.clone(), Hooks { listener, ..Hooks::default() })?;
         let given = config.max_prompt_tokens;
         if given < config.scheme.block_size().as_usize() || given as u64 > Demand::MAX_PREFILL_TOKENS {
             return Err(BuildError::MaxPromptTokens { given });
@@ -143,9 +144,8 @@ impl Router {
             return Err(JoinError::AlreadyJoined { worker });
         }
         let ids = (0..ranks).map(|rank| WorkerRank::new(worker, DpRank::new(rank)));
-        let joining = ids
-            .clone()
-            .map(|id| Rank::new(&before, id, Arc::clone(&traits), capacity, Stream::new(incarnation)));
+        let joining =
+            ids.clone().map(|id| Rank::new(&before, id, Arc::clone(&traits), Stream::new(incarnation)));
         // The fleet first: a rank that has load but is not in the fleet is no candidate, the other way round is
         // no candidate either, and events are taken from here on.
         *self.core.fleet.write() = Arc::new(before.with(worker, joining.collect()));
@@ -155,6 +155,7 @@ impl Router {
                 self.forget(worker, &before);
                 return Err(JoinError::FleetFull(error));
             }
+            self.core.load.set_capacity(id, rank_capacity(capacity));
         }
         drop(membership);
         ring(&self.core); // somebody may have waited for it
@@ -269,9 +270,12 @@ impl Router {
     /// Releases requests that nothing was heard of for `ttl`. Call it on a timer: a gateway that loses track of a
     /// request, bookings included, otherwise leaves its load behind.
     ///
-    /// The same timer ends the wait of tickets whose deadline has passed.
+    /// The same timer ends the wait of tickets whose deadline has passed, and forgets reports of engines that have
+    /// fallen silent for as long.
     pub fn expire_idle(&self, ttl: Duration) -> Vec<Expired> {
-        let expired = self.core.load.expire_idle(self.core.clock.now(), ttl);
+        let now = self.core.clock.now();
+        let expired = self.core.load.expire_idle(now, ttl);
+        self.core.load.expire_reports(now, ttl);
         ring(&self.core);
         expired
     }
@@ -279,6 +283,20 @@ impl Router {
     /// What one rank is working on; `None` when it is not part of the fleet.
     pub fn load(&self, worker: WorkerRank) -> Option<WorkerLoad> {
         self.core.load.load(worker)
+    }
+
+    /// Says what a rank can bear, for engines that tell it after they have joined. `false` when it is not part of the
+    /// fleet.
+    pub fn set_capacity(&self, worker: WorkerRank, capacity: Capacity) -> bool {
+        let known = self.core.load.set_capacity(worker, rank_capacity(capacity));
+        ring(&self.core); // somebody may have waited for it
+        known
+    }
+
+    /// Takes in what an engine says of its own load. What is beyond our bookings counts as load of others, until the
+    /// next report. `false` when the rank is not part of the fleet.
+    pub fn report_load(&self, worker: WorkerRank, report: &EngineReport) -> bool {
+        self.core.load.report(worker, report, self.core.clock.now())
     }
 
     /// How the event stream of each rank is doing, in the order of the ranks.
@@ -305,6 +323,11 @@ impl Router {
     pub fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         self.core.index.dump(emit);
     }
+}
+
+/// The load tracker does not know the scheduler, so each has its own word for it.
+fn rank_capacity(capacity: Capacity) -> RankCapacity {
+    RankCapacity { batched_tokens: capacity.batched_tokens, total_blocks: capacity.total_blocks }
 }
 
 impl fmt::Debug for Router {

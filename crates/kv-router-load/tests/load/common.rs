@@ -36,6 +36,7 @@ pub(crate) fn demand<'a>(
 ) -> Demand<'a> {
     Demand {
         request: request.map(RequestId::new),
+        attempt: 0,
         prefill_tokens,
         prompt_blocks: prompt,
         private_blocks: private,

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+mod engines;
 mod lifecycles;
+mod replicas;
 mod reports;
 mod threads;

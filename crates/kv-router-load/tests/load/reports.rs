@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::common::{Clock, blocks, check, check_empty, demand, rank, tracker};
 use kv_router_load::{
-    AddRankError, BookError, BookingState, Demand, LoadConfig, LoadConfigError, LoadListener, LoadSnapshot,
-    LoadTracker,
+    AddRankError, BookError, BookingState, Demand, EngineReport, Hooks, LoadConfig, LoadConfigError,
+    LoadListener, LoadSnapshot, LoadTracker,
 };
 use kv_router_types::{RequestId, WorkerId, WorkerRank};
 use parking_lot::Mutex;
@@ -187,7 +187,7 @@ fn a_worker_goes_with_all_its_ranks() {
 #[test]
 fn every_bound_refuses_and_changes_nothing() {
     let (clock, worker) = (Clock::start(), rank(1, 0));
-    let config = LoadConfig { max_requests: 2, max_prompt_blocks: 4, max_ranks: 1 };
+    let config = LoadConfig { max_requests: 2, max_prompt_blocks: 4, max_ranks: 1, ..LoadConfig::default() };
     let tracker = LoadTracker::new(config).unwrap();
     tracker.add_rank(worker).unwrap();
     assert_eq!(tracker.add_rank(rank(2, 0)), Err(AddRankError::TooManyRanks { limit: 1 }));
@@ -291,7 +291,8 @@ impl LoadListener for Falls {
 #[test]
 fn a_listener_hears_of_every_fall_and_of_nothing_else() {
     let (clock, falls) = (Clock::start(), Arc::new(Falls::default()));
-    let tracker = LoadTracker::with_listener(LoadConfig::default(), falls.clone()).unwrap();
+    let hooks = Hooks { listener: Some(Arc::<Falls>::clone(&falls)), ..Hooks::default() };
+    let tracker = LoadTracker::with_hooks(LoadConfig::default(), hooks).unwrap();
     let heard = |expected: &[u64]| assert_eq!(std::mem::take(&mut *falls.0.lock()), expected);
     (1..=3).for_each(|worker| tracker.add_rank(rank(worker, 0)).unwrap());
     let book = |worker, id| tracker.book(rank(worker, 0), demand(Some(id), 9, &[], 1), clock.at(0)).unwrap();
@@ -311,8 +312,16 @@ fn a_listener_hears_of_every_fall_and_of_nothing_else() {
     tracker.expire_idle(clock.at(900), TTL);
     drop(third);
     heard(&[3]);
+    let forth = book(1, 4);
     tracker.remove_rank(rank(1, 0));
-    heard(&[1]);
+    drop(forth);
+    heard(&[]);
+    let engine = |tokens| EngineReport { prefill_tokens: Some(tokens), ..EngineReport::default() };
+    tracker.report(rank(2, 0), &engine(9), clock.at(900));
+    heard(&[]);
+    tracker.report(rank(2, 0), &engine(8), clock.at(900));
+    tracker.expire_reports(clock.at(999), Duration::from_secs(1));
+    heard(&[2, 2]);
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! What replicas of a router tell each other of their bookings. Plain data: how it travels is the caller's business.
+
+mod journal;
+mod sync;
+
+use std::fmt;
+
+use kv_router_types::{SequenceHash, WorkerRank};
+
+pub(crate) use journal::Journal;
+pub use journal::JournalConfig;
+pub use sync::{ReplicaSync, SyncConfig, SyncConfigError, SyncOutcome, SyncStats};
+
+/// One router among several over one fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaId(u64);
+
+impl ReplicaId {
+    /// Wraps a number that no other replica has.
+    pub const fn new(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ReplicaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One life of a replica. A restart is a new life with a larger number, for example its time of birth; bookings of an
+/// older one are void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplicaLife {
+    /// Who.
+    pub replica: ReplicaId,
+    /// Which life.
+    pub life: u64,
+}
+
+/// Names a booking among those of one life of a replica. Never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BookingName(u64);
+
+impl BookingName {
+    /// Wraps a number that came over the wire.
+    pub const fn new(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// A booking, as a replica tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedBooking {
+    /// Its name.
+    pub name: BookingName,
+    /// The rank that carries it.
+    pub worker: WorkerRank,
+    /// Prompt tokens left to compute; 0 once the prefill has completed.
+    pub prefill_tokens: u64,
+    /// The whole blocks of the prompt, as rolling hashes.
+    pub prompt_blocks: Vec<SequenceHash>,
+    /// Blocks that no other request can share.
+    pub private_blocks: u32,
+    /// Blocks that its output fills.
+    pub output_blocks: u32,
+}
+
+/// One change of the bookings of a replica. Each says how things are and not by how much they changed, so one that
+/// comes on top of a younger snapshot does no harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadDelta {
+    /// A request was booked.
+    Booked(SharedBooking),
+    /// It has come this far.
+    Progressed {
+        /// Which.
+        name: BookingName,
+        /// Prompt tokens left to compute.
+        prefill_tokens: u64,
+        /// Blocks that its output fills.
+        output_blocks: u32,
+    },
+    /// It is no longer counted.
+    Released {
+        /// Which.
+        name: BookingName,
+    },
+}
+
+/// Changes in their order. Each has a number, one more than the one before; the first of a life is 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeltaBatch {
+    /// Whose bookings changed.
+    pub from: ReplicaLife,
+    /// The number of the first change, or of the next one when there is none in here: a heartbeat, from which the
+    /// others see that the sender lives, and whether they missed its last words.
+    pub first: u64,
+    /// The changes.
+    pub deltas: Vec<LoadDelta>,
+}
+
+/// All bookings of a replica, for others that have just started or missed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookingsSnapshot {
+    /// Whose bookings.
+    pub from: ReplicaLife,
+    /// The number of the first change that is not in here. Some later ones may be.
+    pub next: u64,
+    /// The bookings.
+    pub bookings: Vec<SharedBooking>,
+}

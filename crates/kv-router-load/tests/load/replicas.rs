@@ -1,0 +1,437 @@
+//! Replicas that tell each other of their bookings over a network that loses, repeats and reorders.
+
+use std::time::Duration;
+
+use crate::common::{Clock, blocks, check, check_empty, demand, rank};
+use kv_router_load::{
+    Booking, DeltaBatch, Hooks, JournalConfig, LoadConfig, LoadTracker, ReplicaId, ReplicaLife, ReplicaSync,
+    SyncConfig, SyncConfigError, SyncOutcome,
+};
+use kv_router_types::{SequenceHash, WorkerRank};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+fn life(replica: u64, life: u64) -> ReplicaLife {
+    ReplicaLife { replica: ReplicaId::new(replica), life }
+}
+
+/// A replica with its own tracker and its view of the others.
+struct Replica {
+    tracker: LoadTracker,
+    sync: ReplicaSync,
+    bookings: Vec<Booking>,
+}
+
+impl Replica {
+    fn new(life: ReplicaLife, max_pending: usize) -> Self {
+        let hooks = Hooks { journal: Some(JournalConfig { life, max_pending }), ..Hooks::default() };
+        let tracker = LoadTracker::with_hooks(LoadConfig::default(), hooks).unwrap();
+        (0..3).for_each(|worker| tracker.add_rank(rank(worker, 0)).unwrap());
+        let config = SyncConfig { max_held: 8, ..SyncConfig::default() };
+        Self { sync: ReplicaSync::new(tracker.clone(), config).unwrap(), tracker, bookings: Vec::new() }
+    }
+
+    fn book(&mut self, clock: Clock, at: u64, worker: u64, prompt: &[SequenceHash]) {
+        self.bookings
+            .push(self.tracker.book(rank(worker, 0), demand(None, 32, prompt, 1), clock.at(at)).unwrap());
+    }
+
+    fn batch(&self) -> DeltaBatch {
+        self.tracker.take_deltas(usize::MAX).unwrap()
+    }
+}
+
+fn pair() -> (Clock, Replica, Replica) {
+    (Clock::start(), Replica::new(life(1, 1), 100), Replica::new(life(2, 1), 100))
+}
+
+#[test]
+fn section_10_a_replica_counts_what_the_other_has_booked() {
+    let (clock, mut one, mut two) = pair();
+    one.book(clock, 0, 1, &blocks(&[1, 2, 3]));
+    two.book(clock, 0, 1, &blocks(&[1, 2, 4]));
+    assert_eq!(two.sync.receive(one.batch(), clock.at(0)), SyncOutcome::Applied);
+    assert_eq!(one.sync.receive(two.batch(), clock.at(0)), SyncOutcome::Applied);
+    // The shared prefix counts once, over both: 4 prompt blocks and 2 private ones.
+    check(&one.tracker, rank(1, 0), (64, 6, 2));
+    check(&two.tracker, rank(1, 0), (64, 6, 2));
+
+    let _ = one.bookings[0].prefill_completed(clock.at(1));
+    let _ = one.bookings[0].grow_output(5, clock.at(1));
+    let _ = one.bookings[0].touch(clock.at(1));
+    let progress = one.batch();
+    assert_eq!(progress.deltas.len(), 2, "a touch is nothing to tell");
+    two.sync.receive(progress, clock.at(1));
+    check(&two.tracker, rank(1, 0), (32, 11, 2));
+    one.bookings.clear();
+    two.sync.receive(one.batch(), clock.at(2));
+    check(&two.tracker, rank(1, 0), (32, 4, 1));
+}
+
+#[test]
+fn a_repeated_message_changes_nothing_and_an_own_one_is_ignored() {
+    let (clock, mut one, mut two) = pair();
+    one.book(clock, 0, 1, &[]);
+    let batch = one.batch();
+    assert_eq!(two.sync.receive(batch.clone(), clock.at(0)), SyncOutcome::Applied);
+    assert_eq!(two.sync.receive(batch.clone(), clock.at(0)), SyncOutcome::Known);
+    assert_eq!(one.sync.receive(batch, clock.at(0)), SyncOutcome::Stale);
+    check(&one.tracker, rank(1, 0), (32, 1, 1));
+    check(&two.tracker, rank(1, 0), (32, 1, 1));
+}
+
+#[test]
+fn messages_out_of_order_wait_for_each_other() {
+    let (clock, mut one, mut two) = pair();
+    let mut batches = Vec::new();
+    for worker in 0..3 {
+        one.book(clock, 0, worker, &[]);
+        batches.push(one.batch());
+    }
+    assert_eq!(two.sync.receive(batches.pop().unwrap(), clock.at(0)), SyncOutcome::Ahead);
+    assert_eq!(two.sync.receive(batches.pop().unwrap(), clock.at(0)), SyncOutcome::Ahead);
+    assert_eq!((two.sync.stats().held, two.sync.stats().behind), (2, 1));
+    assert!(two.sync.wanted(clock.at(0)).is_empty(), "it may be on its way");
+    assert_eq!(two.sync.receive(batches.pop().unwrap(), clock.at(0)), SyncOutcome::Applied);
+    assert_eq!((two.sync.stats().held, two.sync.stats().behind, two.sync.stats().applied), (0, 0, 3));
+    assert!(two.sync.wanted(clock.at(9)).is_empty());
+}
+
+#[test]
+fn a_lost_last_word_is_noticed_by_the_heartbeat_and_healed_by_a_snapshot() {
+    let (clock, mut one, mut two) = pair();
+    one.book(clock, 0, 1, &blocks(&[1, 2]));
+    one.book(clock, 0, 2, &blocks(&[1, 2]));
+    two.sync.receive(one.batch(), clock.at(0));
+    drop(one.bookings.remove(0));
+    one.book(clock, 0, 0, &blocks(&[9]));
+    drop(one.batch()); // lost
+    assert_eq!(two.sync.receive(one.batch(), clock.at(1)), SyncOutcome::Ahead);
+    assert_eq!(two.sync.wanted(clock.at(2)), [ReplicaId::new(1)]);
+    assert!(two.sync.wanted(clock.at(2)).is_empty(), "asked already");
+    assert_eq!(two.sync.wanted(clock.at(3)), [ReplicaId::new(1)], "the answer was lost");
+    let snapshot = one.tracker.bookings_snapshot().unwrap();
+    assert_eq!(two.sync.receive_snapshot(snapshot.clone(), clock.at(3)), SyncOutcome::Applied);
+    for worker in 0..3 {
+        assert_eq!(two.tracker.load(rank(worker, 0)), one.tracker.load(rank(worker, 0)));
+    }
+    assert_eq!((two.sync.stats().behind, two.sync.stats().bookings), (0, 2));
+    // An older snapshot would undo what came since.
+    one.bookings.clear();
+    two.sync.receive(one.batch(), clock.at(4));
+    assert_eq!(two.sync.receive_snapshot(snapshot, clock.at(4)), SyncOutcome::Known);
+    check_empty(&two.tracker, 3);
+}
+
+#[test]
+fn section_10_a_joiner_starts_with_a_snapshot() {
+    let (clock, mut one, mut two) = pair();
+    (0..20).for_each(|number| one.book(clock, 0, number % 3, &blocks(&[number])));
+    one.bookings.truncate(5);
+    drop(one.batch()); // said before the joiner was there
+    two.sync.receive(one.batch(), clock.at(0));
+    assert_eq!(two.sync.wanted(clock.at(1)), [ReplicaId::new(1)]);
+    two.sync.receive_snapshot(one.tracker.bookings_snapshot().unwrap(), clock.at(1));
+    assert_eq!(two.sync.stats().bookings, 5);
+    one.bookings.clear();
+    two.sync.receive(one.batch(), clock.at(2));
+    check_empty(&two.tracker, 3);
+}
+
+#[test]
+fn a_dead_replica_expires_and_a_live_one_does_not() {
+    let (clock, mut one, mut two) = pair();
+    one.book(clock, 0, 1, &blocks(&[1]));
+    two.sync.receive(one.batch(), clock.at(0));
+    for second in 1..100 {
+        two.sync.receive(one.batch(), clock.at(second));
+        assert!(two.sync.expire(clock.at(second)).is_empty());
+        // Our own sweep leaves the others' requests alone: they know whether theirs are idle.
+        assert!(two.tracker.expire_idle(clock.at(second), Duration::from_secs(5)).is_empty());
+    }
+    check(&two.tracker, rank(1, 0), (32, 2, 1));
+    assert_eq!(two.sync.expire(clock.at(109)), [ReplicaId::new(1)]);
+    check_empty(&two.tracker, 3);
+}
+
+#[test]
+fn what_expires_at_home_expires_everywhere() {
+    let (clock, mut one, mut two) = pair();
+    one.book(clock, 0, 1, &blocks(&[1]));
+    two.sync.receive(one.batch(), clock.at(0));
+    assert_eq!(one.tracker.expire_idle(clock.at(300), Duration::from_secs(300)).len(), 1);
+    two.sync.receive(one.batch(), clock.at(300));
+    check_empty(&two.tracker, 3);
+}
+
+#[test]
+fn a_restarted_replica_starts_over() {
+    let (clock, mut one, mut two) = pair();
+    one.book(clock, 0, 1, &blocks(&[1]));
+    let old = one.batch();
+    two.sync.receive(old.clone(), clock.at(0));
+    let mut reborn = Replica::new(life(1, 2), 100);
+    reborn.book(clock, 1, 2, &blocks(&[2]));
+    assert_eq!(two.sync.receive(reborn.batch(), clock.at(1)), SyncOutcome::Applied);
+    check(&two.tracker, rank(1, 0), (0, 0, 0));
+    check(&two.tracker, rank(2, 0), (32, 2, 1));
+    assert_eq!(two.sync.receive(old, clock.at(2)), SyncOutcome::Stale);
+    let stale = one.tracker.bookings_snapshot().unwrap();
+    assert_eq!(two.sync.receive_snapshot(stale, clock.at(2)), SyncOutcome::Stale);
+    check(&two.tracker, rank(1, 0), (0, 0, 0));
+    assert!(two.sync.forget(ReplicaId::new(1)) && !two.sync.forget(ReplicaId::new(1)));
+    check_empty(&two.tracker, 3);
+}
+
+#[test]
+fn a_rank_that_comes_later_gets_the_bookings_of_others() {
+    let (clock, mut one, mut two) = pair();
+    two.tracker.remove_rank(rank(1, 0)).unwrap();
+    one.book(clock, 0, 1, &blocks(&[1]));
+    two.sync.receive(one.batch(), clock.at(0));
+    assert_eq!((two.sync.stats().refused, two.sync.stats().bookings), (1, 0));
+    two.tracker.add_rank(rank(1, 0)).unwrap();
+    two.sync.rank_added(clock.at(0));
+    assert_eq!(two.sync.wanted(clock.at(0)), [ReplicaId::new(1)]);
+    two.sync.receive_snapshot(one.tracker.bookings_snapshot().unwrap(), clock.at(0));
+    check(&two.tracker, rank(1, 0), (32, 2, 1));
+    // It leaves here alone and comes back: the booking is one of its past life, and is made again.
+    two.tracker.remove_rank(rank(1, 0)).unwrap();
+    two.tracker.add_rank(rank(1, 0)).unwrap();
+    two.sync.rank_added(clock.at(1));
+    two.sync.receive_snapshot(one.tracker.bookings_snapshot().unwrap(), clock.at(1));
+    check(&two.tracker, rank(1, 0), (32, 2, 1));
+}
+
+#[test]
+fn every_bound_holds() {
+    let clock = Clock::start();
+    let mut one = Replica::new(life(1, 1), 2);
+    let mut two = Replica::new(life(2, 1), 2);
+    let config = SyncConfig { max_replicas: 1, ..SyncConfig::default() };
+    two.sync = ReplicaSync::new(two.tracker.clone(), config).unwrap();
+    // More changes than the journal keeps: the others see a gap.
+    (0..3).for_each(|worker| one.book(clock, 0, worker, &[]));
+    let batch = one.batch();
+    assert_eq!((batch.first, batch.deltas.len()), (2, 1));
+    assert_eq!(two.sync.receive(batch, clock.at(0)), SyncOutcome::Ahead);
+    let third = Replica::new(life(3, 1), 2);
+    assert_eq!(two.sync.receive(third.batch(), clock.at(0)), SyncOutcome::TooManyReplicas);
+    assert_eq!(two.sync.stats().replicas, 1);
+
+    let none = SyncConfig { max_replicas: 0, ..SyncConfig::default() };
+    assert_eq!(ReplicaSync::new(two.tracker, none).unwrap_err(), SyncConfigError::MaxReplicas);
+    let plain = LoadTracker::new(LoadConfig::default()).unwrap();
+    assert!(plain.take_deltas(1).is_none() && plain.bookings_snapshot().is_none());
+    assert_eq!(ReplicaSync::new(plain, SyncConfig::default()).unwrap_err(), SyncConfigError::NoJournal);
+}
+
+const REPLICAS: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Book {
+        at: usize,
+        worker: u64,
+        prompt: Vec<u8>,
+    },
+    Progress {
+        at: usize,
+        which: Index,
+        prefilled: bool,
+        output: u32,
+    },
+    Drop {
+        at: usize,
+        which: Index,
+    },
+    Send {
+        from: usize,
+        most: usize,
+    },
+    /// Message `which` of those under way arrives. It may arrive again.
+    Arrive {
+        which: Index,
+        again: bool,
+    },
+    Lose(Index),
+    Wait(u64),
+    Sweep {
+        at: usize,
+    },
+    Ask {
+        at: usize,
+    },
+    Remove {
+        at: usize,
+        worker: u64,
+    },
+    Add {
+        at: usize,
+        worker: u64,
+    },
+    Restart {
+        at: usize,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = 0..REPLICAS;
+    let which = any::<Index>;
+    prop_oneof![
+        6 => (at.clone(), 0..3u64, prop::collection::vec(0..2u8, 0..4))
+            .prop_map(|(at, worker, prompt)| Step::Book { at, worker, prompt }),
+        4 => (at.clone(), which(), any::<bool>(), 0..5u32)
+            .prop_map(|(at, which, prefilled, output)| Step::Progress { at, which, prefilled, output }),
+        4 => (at.clone(), which()).prop_map(|(at, which)| Step::Drop { at, which }),
+        6 => (at.clone(), 0..4usize).prop_map(|(from, most)| Step::Send { from, most }),
+        8 => (which(), any::<bool>()).prop_map(|(which, again)| Step::Arrive { which, again }),
+        2 => which().prop_map(Step::Lose),
+        2 => (0..4u64).prop_map(Step::Wait),
+        1 => at.clone().prop_map(|at| Step::Sweep { at }),
+        2 => at.clone().prop_map(|at| Step::Ask { at }),
+        1 => (at.clone(), 0..3u64).prop_map(|(at, worker)| Step::Remove { at, worker }),
+        1 => (at.clone(), 0..3u64).prop_map(|(at, worker)| Step::Add { at, worker }),
+        1 => at.prop_map(|at| Step::Restart { at }),
+    ]
+}
+
+fn rolling(contents: &[u8]) -> Vec<SequenceHash> {
+    let mut path = 1u64;
+    let roll = |&content: &u8| {
+        path = path * 2 + u64::from(content);
+        SequenceHash::new(path)
+    };
+    contents.iter().map(roll).collect()
+}
+
+struct World {
+    clock: Clock,
+    now: u64,
+    lives: u64,
+    replicas: Vec<Replica>,
+    under_way: Vec<(usize, DeltaBatch)>,
+}
+
+impl World {
+    fn step(&mut self, step: Step) {
+        let now = self.clock.at(self.now);
+        match step {
+            Step::Book { at, worker, prompt } => {
+                let booked = self.replicas[at].tracker.book(
+                    rank(worker, 0),
+                    demand(None, 16, &rolling(&prompt), 1),
+                    now,
+                );
+                self.replicas[at].bookings.extend(booked.ok());
+            }
+            Step::Progress { at, which, prefilled, output } => {
+                let bookings = &self.replicas[at].bookings;
+                if !bookings.is_empty() {
+                    let booking = &bookings[which.index(bookings.len())];
+                    let _ = booking.set_output_blocks(output, now);
+                    if prefilled {
+                        let _ = booking.prefill_completed(now);
+                    }
+                }
+            }
+            Step::Drop { at, which } => {
+                let bookings = &mut self.replicas[at].bookings;
+                if !bookings.is_empty() {
+                    drop(bookings.swap_remove(which.index(bookings.len())));
+                }
+            }
+            Step::Send { from, most } => {
+                let batch = self.replicas[from].tracker.take_deltas(most).unwrap();
+                let others = (0..REPLICAS).filter(|&to| to != from);
+                self.under_way.extend(others.map(|to| (to, batch.clone())));
+            }
+            Step::Arrive { which, again } if !self.under_way.is_empty() => {
+                let which = which.index(self.under_way.len());
+                let (to, batch) = self.under_way[which].clone();
+                self.replicas[to].sync.receive(batch, now);
+                if !again {
+                    self.under_way.remove(which);
+                }
+            }
+            Step::Lose(which) if !self.under_way.is_empty() => {
+                self.under_way.remove(which.index(self.under_way.len()));
+            }
+            Step::Arrive { .. } | Step::Lose(_) => {}
+            Step::Wait(seconds) => self.now += seconds,
+            Step::Sweep { at } => {
+                self.replicas[at].sync.expire(now);
+            }
+            Step::Ask { at } => self.ask(at),
+            Step::Remove { at, worker } => {
+                self.replicas[at].tracker.remove_rank(rank(worker, 0));
+            }
+            Step::Add { at, worker } => self.add(at, worker),
+            Step::Restart { at } => {
+                self.lives += 1;
+                self.replicas[at] = Replica::new(life(at as u64, self.lives), 6);
+            }
+        }
+    }
+
+    fn add(&mut self, at: usize, worker: u64) {
+        self.replicas[at].tracker.add_rank(rank(worker, 0)).unwrap();
+        self.replicas[at].sync.rank_added(self.clock.at(self.now));
+    }
+
+    fn ask(&mut self, at: usize) {
+        let now = self.clock.at(self.now);
+        for replica in self.replicas[at].sync.wanted(now) {
+            let snapshot = self.replicas[replica.get() as usize].tracker.bookings_snapshot().unwrap();
+            self.replicas[at].sync.receive_snapshot(snapshot, now);
+        }
+    }
+
+    /// The network is well for a while.
+    fn heal(&mut self) {
+        let ranks: Vec<(usize, u64)> =
+            (0..REPLICAS).flat_map(|at| (0..3).map(move |worker| (at, worker))).collect();
+        ranks.into_iter().for_each(|(at, worker)| self.add(at, worker));
+        for _ in 0..4 {
+            self.now += 2;
+            let now = self.clock.at(self.now);
+            for from in 0..REPLICAS {
+                let batch = self.replicas[from].tracker.take_deltas(usize::MAX).unwrap();
+                for to in (0..REPLICAS).filter(|&to| to != from) {
+                    self.replicas[to].sync.receive(batch.clone(), now);
+                }
+            }
+            (0..REPLICAS).for_each(|at| self.ask(at));
+        }
+    }
+
+    fn loads(&self, at: usize) -> Vec<(WorkerRank, kv_router_load::WorkerLoad)> {
+        (0..3)
+            .map(|worker| (rank(worker, 0), self.replicas[at].tracker.load(rank(worker, 0)).unwrap()))
+            .collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn replicas_agree_in_the_end_and_end_at_zero(steps in prop::collection::vec(step(), 0..120)) {
+        let replicas = (0..REPLICAS).map(|at| Replica::new(life(at as u64, 0), 6)).collect();
+        let mut world = World { clock: Clock::start(), now: 0, lives: 0, replicas, under_way: Vec::new() };
+        for step in steps {
+            world.step(step);
+        }
+        world.heal();
+        let first = world.loads(0);
+        for at in 1..REPLICAS {
+            prop_assert_eq!(&world.loads(at), &first);
+            prop_assert_eq!(world.replicas[at].sync.stats().behind, 0);
+        }
+        world.replicas.iter_mut().for_each(|replica| replica.bookings.clear());
+        world.heal();
+        for replica in &world.replicas {
+            check_empty(&replica.tracker, 3);
+        }
+    }
+}
