@@ -76,6 +76,7 @@
 //! temperature adds one exponential for each candidate that is left.
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod candidate;
 mod config;
 mod cost;
@@ -89,6 +90,10 @@ mod select;
 mod slate;
 mod traits;
 
+pub use affinity::{
+    BindingVersion, NoSessions, SessionConfig, SessionGossip, SessionId, SessionStats, SessionTable,
+    Stickiness,
+};
 pub use candidate::{Candidate, Capacity, StreamFreshness};
 pub use config::{ConfigError, CostConfig, FilterConfig, StaleRule};
 pub use cost::CostTerms;
