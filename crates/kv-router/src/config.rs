@@ -5,8 +5,10 @@ use std::fmt;
 
 use kv_router_hash::{HashScheme, Window};
 use kv_router_index::RadixConfig;
-use kv_router_load::{LoadConfig, LoadConfigError};
-use kv_router_schedule::{ConfigError, CostConfig, FilterConfig, QueueConfig, QueueConfigError, Spread};
+use kv_router_load::{JournalConfig, LoadConfig, LoadConfigError};
+use kv_router_schedule::{
+    ConfigError, CostConfig, FilterConfig, NoSessions, QueueConfig, QueueConfigError, SessionConfig, Spread,
+};
 use kv_router_types::BlockSize;
 
 /// Everything that a router is built from.
@@ -24,6 +26,11 @@ pub struct RouterConfig {
     /// Where requests wait that come in by [`Router::admit`](crate::Router::admit) while every worker is above
     /// [`FilterConfig::wait_prefill`]. Default `None`: they are refused.
     pub queue: Option<QueueConfig>,
+    /// Bounds of the table of sessions.
+    pub sessions: SessionConfig,
+    /// Who this router is among several over one fleet. Default `None`: it is alone, and keeps no journal of its
+    /// bookings for others. See [`Router::load_tracker`](crate::Router::load_tracker).
+    pub journal: Option<JournalConfig>,
     /// Bounds of the load tracker; its `max_ranks` bounds the fleet.
     pub load: LoadConfig,
     /// Bounds of the index.
@@ -41,6 +48,8 @@ impl RouterConfig {
             filters: FilterConfig::default(),
             spread: Spread::default(),
             queue: None,
+            sessions: SessionConfig::default(),
+            journal: None,
             load: LoadConfig::default(),
             index: RadixConfig::default(),
             max_prompt_tokens: 1 << 22,
@@ -56,6 +65,8 @@ pub enum BuildError {
     Selection(ConfigError),
     /// A bound of the load tracker is out of range.
     Load(LoadConfigError),
+    /// There is no room for a session.
+    Sessions(NoSessions),
     /// A bound of the queue is out of range.
     Queue(QueueConfigError),
     /// `max_prompt_tokens` is below one block, or above what a booking can count.
@@ -71,6 +82,7 @@ impl fmt::Display for BuildError {
             Self::Selection(error) => error.fmt(f),
             Self::Load(error) => error.fmt(f),
             Self::Queue(error) => error.fmt(f),
+            Self::Sessions(error) => error.fmt(f),
             Self::MaxPromptTokens { given } => {
                 write!(f, "max_prompt_tokens is {given}: choose at least one block and at most {}", u32::MAX)
             }
@@ -84,6 +96,7 @@ impl Error for BuildError {
             Self::Selection(error) => Some(error),
             Self::Load(error) => Some(error),
             Self::Queue(error) => Some(error),
+            Self::Sessions(error) => Some(error),
             Self::MaxPromptTokens { .. } => None,
         }
     }
@@ -104,5 +117,11 @@ impl From<LoadConfigError> for BuildError {
 impl From<QueueConfigError> for BuildError {
     fn from(error: QueueConfigError) -> Self {
         Self::Queue(error)
+    }
+}
+
+impl From<NoSessions> for BuildError {
+    fn from(error: NoSessions) -> Self {
+        Self::Sessions(error)
     }
 }

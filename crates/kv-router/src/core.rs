@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kv_router_index::FindOptions;
 use kv_router_load::{BookError, Demand, LoadTracker};
-use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector};
+use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector, Stickiness};
 use kv_router_types::WorkerRank;
 use parking_lot::{Mutex, RwLock};
 
@@ -19,6 +19,7 @@ use crate::pool::Pool;
 use crate::request::Content;
 use crate::room::Room;
 use crate::seed::Seeds;
+use crate::sessions::Sessions;
 use crate::{Decision, RouteError, RouteRequest, RouterConfig};
 
 /// How often a decision is made again because the selected rank left before it was booked.
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     pub(crate) seeds: Seeds,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) unknown_rank_batches: AtomicU64,
+    pub(crate) sessions: Sessions,
     /// Those who wait. `None` without a queue.
     pub(crate) lobby: Option<Lobby>,
 }
@@ -68,7 +70,7 @@ impl Core {
                 let saved = cost.overlap_credit * f64::from(select.block_size.get());
                 let demand = Demand {
                     request: request.id,
-                    attempt: 0,
+                    attempt: request.attempt,
                     prefill_tokens: (request.prompt_tokens() as u64).saturating_sub(saved as u64),
                     prompt_blocks: &room.sequence,
                     private_blocks: blocks - prompt_blocks,
@@ -86,6 +88,9 @@ impl Core {
                 if !is_same && attempt < MOST_ATTEMPTS {
                     attempt += 1;
                     continue;
+                }
+                if let Some((session, _)) = request.session {
+                    self.sessions.bind(session, worker, self.clock.now());
                 }
                 let overlap = room.overlaps.get(worker).copied();
                 let placement = Placement { selection, overlap, prompt_blocks, cost, explanation };
@@ -154,12 +159,37 @@ impl Core {
         room: &mut Room,
     ) -> Result<(Selection, Option<Explanation>), RouteError> {
         self.look(room);
+        if let Some((session, stickiness)) = request.session
+            && let Some(bound) = self.sessions.get(session, self.clock.now())
+            && room.candidate(bound, blocks).is_some()
+        {
+            let decided = self.choose(request, select, blocks, room, Some(bound));
+            // A strict one stays, or waits. A hint is no reason to do either.
+            if decided.is_ok() || stickiness == Stickiness::Strict {
+                return decided;
+            }
+        }
+        self.choose(request, select, blocks, room, None)
+    }
+
+    /// Chooses among all ranks, or looks at one alone.
+    fn choose(
+        &self,
+        request: &RouteRequest<'_>,
+        select: &SelectRequest<'_>,
+        blocks: u32,
+        room: &mut Room,
+        only: Option<WorkerRank>,
+    ) -> Result<(Selection, Option<Explanation>), RouteError> {
         if request.explain {
-            let explanation = room.explain(select, blocks, &mut self.seeds.next());
+            let explanation = room.explain(select, blocks, only, &mut self.seeds.next());
             let selection = explanation.outcome.map_err(RouteError::Select)?;
             return Ok((selection, Some(explanation)));
         }
-        let selection = room.select(select, blocks, &mut self.seeds.next());
+        let selection = match only {
+            None => room.select(select, blocks, &mut self.seeds.next()),
+            Some(only) => room.select_only(select, blocks, only, &mut self.seeds.next()),
+        };
         Ok((selection.map_err(RouteError::Select)?, None))
     }
 }

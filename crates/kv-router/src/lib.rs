@@ -16,6 +16,8 @@
 //! | pass on what an engine cached | [`Router::apply`] with an [`EventBatch`] |
 //! | place a request | [`Router::route`] with a [`RouteRequest`], a [`Decision`] |
 //! | place it when there is room | [`Router::admit`], a [`Ticket`] |
+//! | keep a conversation on one worker | [`RouteRequest::session`] |
+//! | run several routers over one fleet | [`Router::load_tracker`], [`Router::take_session_gossip`] |
 //! | report progress, end a request | the [`Booking`] of the decision, or drop it |
 //! | know why | [`RouteRequest::explained`], [`Router::explain`], an [`Explanation`] |
 //! | watch | [`Router::stats`], [`Router::streams`], [`Router::load`] |
@@ -50,6 +52,7 @@ mod request;
 mod room;
 mod router;
 mod seed;
+mod sessions;
 mod sync;
 
 pub use admit::Ticket;
@@ -64,10 +67,13 @@ pub use router::{Router, RouterBuilder, RouterStats};
 
 pub use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window};
 pub use kv_router_index::{Certainty, Occupancy, Overlap, Overlaps, RadixConfig};
-pub use kv_router_load::{Booking, BookingState, EngineReport, LoadConfig, WorkerLoad};
+pub use kv_router_load::{
+    Booking, BookingState, EngineReport, JournalConfig, LoadConfig, LoadTracker, WorkerLoad,
+};
 pub use kv_router_schedule::{
     Adapters, Capacity, Constraints, CostConfig, CostTerms, Explanation, FilterConfig, Pin, QueueConfig,
-    QueueFull, QueueOrder, QueueStats, Spread, StaleRule, StreamFreshness, Taint, WorkerSet, WorkerTraits,
+    QueueFull, QueueOrder, QueueStats, SessionConfig, SessionGossip, SessionId, SessionStats, Spread,
+    StaleRule, Stickiness, StreamFreshness, Taint, WorkerSet, WorkerTraits,
 };
 pub use kv_router_transport::{EventBatch, ForgetReason, Incarnation, SequencerCounters, SkipReason};
 pub use kv_router_types::{

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use kv_router_hash::Prompt;
-use kv_router_schedule::Constraints;
+use kv_router_schedule::{Constraints, SessionId, Stickiness};
 use kv_router_types::{LocalBlockHash, RequestId};
 
 /// One request to be routed. Borrows its prompt; nothing is copied.
@@ -23,6 +23,8 @@ pub struct RouteRequest<'a> {
     pub(crate) explain: bool,
     pub(crate) priority: u32,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) attempt: u32,
+    pub(crate) session: Option<(SessionId, Stickiness)>,
 }
 
 /// What is known of the prompt.
@@ -56,13 +58,37 @@ impl<'a> RouteRequest<'a> {
 
     pub(crate) fn new(content: Content<'a>) -> Self {
         let constraints = Constraints::default();
-        Self { content, id: None, constraints, explain: false, priority: 0, deadline: None }
+        Self {
+            content,
+            id: None,
+            constraints,
+            explain: false,
+            priority: 0,
+            deadline: None,
+            attempt: 0,
+            session: None,
+        }
     }
 
     /// Names the request: a second one of the same name is refused while the first is in flight.
     #[must_use]
     pub fn id(mut self, id: RequestId) -> Self {
         self.id = Some(id);
+        self
+    }
+
+    /// Which try of the request this is, from 0. See [`LoadTracker::end_attempt`](kv_router_load::LoadTracker::end_attempt).
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// Makes it part of a session, whose requests go to one rank as long as the filters pass it. An explanation of such
+    /// a decision has that rank alone for a candidate.
+    #[must_use]
+    pub fn session(mut self, session: SessionId, stickiness: Stickiness) -> Self {
+        self.session = Some((session, stickiness));
         self
     }
 

@@ -73,16 +73,32 @@ impl Room {
         slate.select(request, blocks, special, candidate, entropy, scratch)
     }
 
+    /// Judges one rank alone.
+    pub(crate) fn select_only(
+        &mut self,
+        request: &SelectRequest<'_>,
+        blocks: u32,
+        only: WorkerRank,
+        entropy: &mut impl Entropy,
+    ) -> Result<Selection, SelectError> {
+        let Self { columns, slate, loads, scratch, .. } = self;
+        let position = columns.position.get(&only).map(|&position| position as usize);
+        let candidate = position.and_then(|position| columns.candidate(position, loads, blocks));
+        slate.selector().select(request, candidate, entropy, scratch)
+    }
+
     /// Chooses the same, and says why.
     pub(crate) fn explain(
         &mut self,
         request: &SelectRequest<'_>,
         blocks: u32,
+        only: Option<WorkerRank>,
         entropy: &mut impl Entropy,
     ) -> Explanation {
         let Self { columns, slate, loads, scratch, .. } = self;
         let all = (0..loads.len()).filter_map(|position| columns.candidate(position, loads, blocks));
-        slate.selector().explain(request, all, entropy, scratch)
+        let candidates = all.filter(|candidate| only.is_none_or(|only| candidate.worker == only));
+        slate.selector().explain(request, candidates, entropy, scratch)
     }
 
     /// Whether the rank that was looked at is the one that `fleet` has now, not another life of it.

@@ -10,7 +10,9 @@ use kv_router_index::{FindOptions, Occupancy, Overlaps, RadixTree};
 use kv_router_load::{
     Demand, EngineReport, Expired, Hooks, LoadListener, LoadStats, LoadTracker, RankCapacity, WorkerLoad,
 };
-use kv_router_schedule::{Capacity, Explanation, QueueStats, RankBounds, Selector};
+use kv_router_schedule::{
+    Capacity, Explanation, QueueStats, RankBounds, Selector, SessionGossip, SessionId, SessionStats,
+};
 use kv_router_transport::EventBatch;
 use kv_router_types::{DpRank, KvEvent, WorkerId, WorkerRank};
 use parking_lot::{Mutex, RwLock};
@@ -23,6 +25,7 @@ use crate::index::Locked;
 use crate::ingest::{ApplyBatchError, BatchReport, RankStatus, Stream};
 use crate::pool::Pool;
 use crate::seed::Seeds;
+use crate::sessions::Sessions;
 use crate::{
     AdmitError, BuildError, Decision, JoinError, LeaveError, RouteError, RouteRequest, RouterConfig,
     WorkerSpec,
@@ -87,7 +90,9 @@ impl RouterBuilder {
         let lobby = config.queue.clone().map(Lobby::new).transpose()?;
         let listener: Option<Arc<dyn LoadListener>> =
             lobby.is_some().then(|| Arc::<Doorbell>::clone(&doorbell) as Arc<dyn LoadListener>);
-        let load = LoadTracker::with_hooks(config.load.clone(), Hooks { listener, ..Hooks::default() })?;
+        let load = LoadTracker::with_hooks(config.load.clone(), Hooks { listener, journal: config.journal })?;
+        let replica = config.journal.map_or(seed, |journal| journal.life.replica.get());
+        let sessions = Sessions::new(config.sessions.clone(), replica)?;
         let given = config.max_prompt_tokens;
         if given < config.scheme.block_size().as_usize() || given as u64 > Demand::MAX_PREFILL_TOKENS {
             return Err(BuildError::MaxPromptTokens { given });
@@ -102,6 +107,7 @@ impl RouterBuilder {
             seeds: Seeds::new(seed),
             clock,
             unknown_rank_batches: AtomicU64::new(0),
+            sessions,
             lobby,
             config,
         });
@@ -178,6 +184,7 @@ impl Router {
         }
         self.core.load.remove_worker(worker);
         self.forget(worker, &Arc::new(before.without(worker)));
+        self.core.sessions.unbind_worker(worker);
         drop(membership);
         ring(&self.core); // who waited for it alone need not wait any longer
         Ok(())
@@ -249,7 +256,7 @@ impl Router {
             let (prompt_blocks, blocks) = self.core.hash(request, room)?;
             let select = self.core.select_request(request, prompt_blocks);
             self.core.look(room);
-            Ok(room.explain(&select, blocks, &mut self.core.seeds.next()))
+            Ok(room.explain(&select, blocks, None, &mut self.core.seeds.next()))
         })
     }
 
@@ -276,6 +283,7 @@ impl Router {
         let now = self.core.clock.now();
         let expired = self.core.load.expire_idle(now, ttl);
         self.core.load.expire_reports(now, ttl);
+        self.core.sessions.expire(now);
         ring(&self.core);
         expired
     }
@@ -283,6 +291,28 @@ impl Router {
     /// What one rank is working on; `None` when it is not part of the fleet.
     pub fn load(&self, worker: WorkerRank) -> Option<WorkerLoad> {
         self.core.load.load(worker)
+    }
+
+    /// The tracker of all load, to share it with other routers over the same fleet: drive a
+    /// [`ReplicaSync`](kv_router_load::ReplicaSync) around a clone of it, and tell that of every worker that joins. Its
+    /// ranks are this router's business.
+    pub fn load_tracker(&self) -> &LoadTracker {
+        &self.core.load
+    }
+
+    /// What other routers have to be told of sessions since the last call. The first call turns the keeping on.
+    pub fn take_session_gossip(&self) -> Vec<SessionGossip> {
+        self.core.sessions.take_gossip()
+    }
+
+    /// Takes in what another router tells of a session. `false` when something as young is known.
+    pub fn merge_session(&self, gossip: SessionGossip) -> bool {
+        self.core.sessions.merge(gossip, self.core.clock.now())
+    }
+
+    /// Ends a session. `false` when it was bound nowhere.
+    pub fn end_session(&self, session: SessionId) -> bool {
+        self.core.sessions.unbind(session, self.core.clock.now())
     }
 
     /// Says what a rank can bear, for engines that tell it after they have joined. `false` when it is not part of the
@@ -314,6 +344,7 @@ impl Router {
             index: self.core.index.occupancy(),
             load: self.core.load.stats(),
             queue: self.core.lobby.as_ref().map(Lobby::stats).unwrap_or_default(),
+            sessions: self.core.sessions.stats(),
             unknown_rank_batches: self.core.unknown_rank_batches.load(Ordering::Relaxed),
         }
     }
@@ -348,6 +379,8 @@ pub struct RouterStats {
     pub load: LoadStats,
     /// Who waits. All zero without a queue.
     pub queue: QueueStats,
+    /// Sessions that are remembered.
+    pub sessions: SessionStats,
     /// Batches refused because their rank had not joined.
     pub unknown_rank_batches: u64,
 }

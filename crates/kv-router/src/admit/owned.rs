@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_router_schedule::{Constraints, Pin, Taint, WorkerSet};
+use kv_router_schedule::{Constraints, Pin, SessionId, Stickiness, Taint, WorkerSet};
 use kv_router_types::{LocalBlockHash, RequestId};
 
 use crate::RouteRequest;
@@ -17,11 +17,15 @@ pub(super) struct OwnedConstraints {
     required: Vec<Taint>,
     preferred: Vec<Taint>,
     adapter: Option<Arc<str>>,
+    /// A session that is stuck to its rank constrains like a pin.
+    strict_session: Option<SessionId>,
 }
 
 impl OwnedConstraints {
     /// `None` when they do not constrain.
-    fn new(constraints: &Constraints<'_>) -> Option<Self> {
+    fn new(request: &RouteRequest<'_>) -> Option<Self> {
+        let constraints = &request.constraints;
+        let strict = request.session.filter(|&(_, stickiness)| stickiness == Stickiness::Strict);
         let Constraints { allow, pin, required_taints, preferred_taints, adapter } = *constraints;
         let owned = Self {
             allow: allow.cloned(),
@@ -29,8 +33,9 @@ impl OwnedConstraints {
             required: required_taints.to_vec(),
             preferred: preferred_taints.to_vec(),
             adapter: adapter.map(Arc::from),
+            strict_session: strict.map(|(session, _)| session),
         };
-        (*constraints != Constraints::default()).then_some(owned)
+        (*constraints != Constraints::default() || strict.is_some()).then_some(owned)
     }
 
     fn borrow(&self) -> Constraints<'_> {
@@ -53,6 +58,8 @@ pub(super) struct OwnedRequest {
     constraints: Option<Arc<OwnedConstraints>>,
     explain: bool,
     pub(super) deadline: Option<Instant>,
+    attempt: u32,
+    session: Option<(SessionId, Stickiness)>,
 }
 
 impl OwnedRequest {
@@ -61,9 +68,11 @@ impl OwnedRequest {
             locals: locals.into(),
             tokens: request.prompt_tokens(),
             id: request.id,
-            constraints: OwnedConstraints::new(&request.constraints).map(Arc::new),
+            constraints: OwnedConstraints::new(request).map(Arc::new),
             explain: request.explain,
             deadline: request.deadline,
+            attempt: request.attempt,
+            session: request.session,
         }
     }
 
@@ -75,6 +84,13 @@ impl OwnedRequest {
     pub(super) fn borrow(&self) -> RouteRequest<'_> {
         let content = Content::Hashed { locals: &self.locals, tokens: self.tokens };
         let constraints = self.constraints.as_deref().map(OwnedConstraints::borrow).unwrap_or_default();
-        RouteRequest { id: self.id, constraints, explain: self.explain, ..RouteRequest::new(content) }
+        RouteRequest {
+            id: self.id,
+            constraints,
+            explain: self.explain,
+            attempt: self.attempt,
+            session: self.session,
+            ..RouteRequest::new(content)
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kv_router::{
     AdmitError, Capacity, Constraints, Pin, QueueConfig, QueueFull, QueueOrder, RouteError, RouteRequest,
-    Ticket,
+    SessionId, Stickiness, Ticket,
 };
 
 use crate::support::{Fleet, rank, worker};
@@ -120,6 +120,25 @@ fn section_7_a_pinned_busy_head_lets_the_others_pass() {
     drop(busy);
     assert_eq!(head.wait().unwrap().worker(), rank(0));
     assert_eq!((flying(&fleet), waiting(&fleet)), ([0, 0], 0));
+}
+
+#[test]
+fn a_session_that_is_stuck_to_a_busy_worker_lets_the_others_pass() {
+    let fleet = fleet(2, QueueConfig::default());
+    let stuck = |number: u32| {
+        let tokens = tokens(number);
+        let request = RouteRequest::from_tokens(&tokens).session(SessionId::new(1), Stickiness::Strict);
+        fleet.router.admit(&request).unwrap()
+    };
+    let first = stuck(1).wait().unwrap();
+    let home = first.worker().worker.get();
+    let other = admit_pinned(&fleet, 2, 1 - home).wait().unwrap();
+    let (head, free) = (stuck(3), admit(&fleet, 4));
+    drop(other);
+    let free = free.try_take().expect("the head waits for another worker").unwrap();
+    assert_eq!(free.worker(), rank(1 - home));
+    drop(first);
+    assert_eq!(head.wait().unwrap().worker(), rank(home));
 }
 
 #[test]

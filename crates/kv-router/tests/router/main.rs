@@ -4,5 +4,6 @@
 mod admit;
 mod lives;
 mod routing;
+mod sessions;
 mod support;
 mod threads;

@@ -1,0 +1,80 @@
+//! Where sessions went last, and what other routers have to be told of that.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use kv_router_schedule::{NoSessions, SessionConfig, SessionGossip, SessionId, SessionStats, SessionTable};
+use kv_router_types::{WorkerId, WorkerRank};
+use parking_lot::Mutex;
+
+/// Gossip kept until it is taken. What is older is dropped: it costs other routers a cache hit.
+const MOST_GOSSIP: usize = 65_536;
+
+/// A session table that many threads use, with its outbox.
+#[derive(Debug)]
+pub(crate) struct Sessions(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    table: SessionTable,
+    outbox: VecDeque<SessionGossip>,
+    /// Whether anybody takes what is in the outbox: until then nothing is put there.
+    is_shared: bool,
+}
+
+impl Sessions {
+    pub(crate) fn new(config: SessionConfig, replica: u64) -> Result<Self, NoSessions> {
+        let table = SessionTable::new(config, replica)?;
+        Ok(Self(Mutex::new(State { table, outbox: VecDeque::new(), is_shared: false })))
+    }
+
+    pub(crate) fn get(&self, session: SessionId, now: Instant) -> Option<WorkerRank> {
+        self.0.lock().table.get(session, now)
+    }
+
+    pub(crate) fn bind(&self, session: SessionId, worker: WorkerRank, now: Instant) {
+        let mut state = self.0.lock();
+        let gossip = state.table.bind(session, worker, now);
+        state.tell(gossip);
+    }
+
+    pub(crate) fn unbind(&self, session: SessionId, now: Instant) -> bool {
+        let mut state = self.0.lock();
+        let gossip = state.table.unbind(session, now);
+        state.tell(gossip);
+        gossip.is_some()
+    }
+
+    pub(crate) fn unbind_worker(&self, worker: WorkerId) {
+        self.0.lock().table.unbind_worker(worker);
+    }
+
+    pub(crate) fn merge(&self, gossip: SessionGossip, now: Instant) -> bool {
+        self.0.lock().table.merge(gossip, now)
+    }
+
+    pub(crate) fn take_gossip(&self) -> Vec<SessionGossip> {
+        let mut state = self.0.lock();
+        state.is_shared = true;
+        state.outbox.drain(..).collect()
+    }
+
+    pub(crate) fn expire(&self, now: Instant) {
+        self.0.lock().table.expire(now);
+    }
+
+    pub(crate) fn stats(&self) -> SessionStats {
+        self.0.lock().table.stats()
+    }
+}
+
+impl State {
+    fn tell(&mut self, gossip: Option<SessionGossip>) {
+        if self.is_shared {
+            self.outbox.extend(gossip);
+            if self.outbox.len() > MOST_GOSSIP {
+                self.outbox.pop_front();
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Sessions stick, and never against a filter; several routers over one fleet.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use kv_router::SessionGossip;
+use kv_router::{
+    Capacity, Constraints, JournalConfig, Pin, RouteError, RouteRequest, SessionId, Stickiness, WorkerId,
+};
+use kv_router_load::{ReplicaId, ReplicaLife, ReplicaSync, SyncConfig};
+use kv_router_schedule::BindingVersion;
+
+use crate::support::{Fleet, rank, worker};
+
+const SESSION: SessionId = SessionId::new(42);
+
+fn tokens(number: u32) -> Vec<u32> {
+    (0..80).map(|token| number * 1_000 + token).collect()
+}
+
+fn ask(fleet: &Fleet, number: u32, stickiness: Stickiness) -> Result<WorkerId, RouteError> {
+    let tokens = tokens(number);
+    let request = RouteRequest::from_tokens(&tokens).session(SESSION, stickiness);
+    fleet.router.route(&request).map(|decision| decision.worker().worker)
+}
+
+#[test]
+fn section_10_a_session_stays_where_it_was() {
+    let fleet = Fleet::new(8);
+    let home = ask(&fleet, 0, Stickiness::Advisory).unwrap();
+    for number in 1..20 {
+        // Somebody else holds the prompt, and is idle.
+        fleet.store((home.get() + 1) % 8, &tokens(number), 5);
+        assert_eq!(ask(&fleet, number, Stickiness::Advisory), Ok(home));
+    }
+    assert_eq!(fleet.router.stats().sessions.bound, 1);
+    fleet.clock.advance(Duration::from_secs(601));
+    fleet.router.expire_idle(Duration::from_secs(60));
+    assert_eq!(fleet.router.stats().sessions.bound, 0);
+}
+
+#[test]
+fn section_10_a_dead_worker_never_wins_by_affinity() {
+    for stickiness in [Stickiness::Advisory, Stickiness::Strict] {
+        let fleet = Fleet::new(2);
+        let home = ask(&fleet, 0, stickiness).unwrap();
+        fleet.router.leave(home).unwrap();
+        assert_eq!(fleet.router.stats().sessions.bound, 0);
+        let other = worker(1 - home.get());
+        assert_eq!(ask(&fleet, 1, stickiness), Ok(other));
+        // Late gossip of a router that has not noticed yet.
+        let gossip = SessionGossip {
+            session: SESSION,
+            worker: Some(home.into()),
+            version: BindingVersion { count: 99, replica: 9 },
+            idle: Duration::ZERO,
+        };
+        assert!(fleet.router.merge_session(gossip));
+        assert_eq!(ask(&fleet, 2, stickiness), Ok(other));
+    }
+}
+
+#[test]
+fn section_10_affinity_never_outvotes_a_filter() {
+    let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+    let fleet = Fleet::with(2, capacity, |config| config.filters.busy_prefill = Some(1.0));
+    let home = ask(&fleet, 0, Stickiness::Strict).unwrap();
+    let pin = Constraints { pin: Some(Pin::Worker(home)), ..Constraints::default() };
+    let tokens = tokens(1);
+    let busy = fleet.router.route(&RouteRequest::from_tokens(&tokens).constraints(pin)).unwrap();
+    let refused = ask(&fleet, 2, Stickiness::Strict).unwrap_err();
+    assert!(refused.to_string().contains("busy"), "{refused}");
+    let other = worker(1 - home.get());
+    assert_eq!(ask(&fleet, 2, Stickiness::Advisory), Ok(other));
+    // And is bound there now.
+    drop(busy);
+    assert_eq!(ask(&fleet, 3, Stickiness::Advisory), Ok(other));
+    assert!(fleet.router.end_session(SESSION) && !fleet.router.end_session(SESSION));
+}
+
+#[test]
+fn section_10_routers_share_load_and_sessions() {
+    let with = |replica| {
+        Fleet::with(4, Capacity::default(), |config| {
+            let life = ReplicaLife { replica: ReplicaId::new(replica), life: 1 };
+            config.journal = Some(JournalConfig::new(life));
+        })
+    };
+    let (one, two) = (with(1), with(2));
+    one.router.take_session_gossip();
+    let mut sync = ReplicaSync::new(two.router.load_tracker().clone(), SyncConfig::default()).unwrap();
+    let prompts: Vec<Vec<u32>> = (0..8).map(tokens).collect();
+    let request =
+        |number: usize| RouteRequest::from_tokens(&prompts[number]).session(SESSION, Stickiness::Advisory);
+    let held: Vec<_> = (0..8).map(|number| one.router.route(&request(number)).unwrap()).collect();
+    sync.receive(one.router.load_tracker().take_deltas(100).unwrap(), two.now());
+    for gossip in one.router.take_session_gossip() {
+        assert!(two.router.merge_session(gossip));
+    }
+    (0..4).for_each(|id| assert_eq!(one.router.load(rank(id)), two.router.load(rank(id))));
+    assert_eq!(ask(&two, 9, Stickiness::Advisory), Ok(held[0].worker().worker));
+    drop(held);
+    sync.receive(one.router.load_tracker().take_deltas(100).unwrap(), two.now());
+    (0..4).for_each(|id| assert_eq!(two.router.load(rank(id)), Some(Default::default())));
+}
