@@ -9,7 +9,7 @@ use kv_router_types::{RequestId, WorkerRank};
 use crate::WorkerLoad;
 use crate::requests::{Request, RequestKey};
 use crate::shard::Trend;
-use crate::tracker::Shared;
+use crate::shared::Shared;
 
 /// Whether a booking still counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

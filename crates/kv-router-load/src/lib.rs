@@ -73,23 +73,28 @@
 mod booking;
 mod budget;
 mod config;
+mod demand;
 mod engine;
 mod error;
+mod hooks;
 mod ids;
 mod prompts;
 mod replica;
 mod requests;
 mod shard;
+mod shared;
 mod snapshot;
 mod tracker;
 
 pub use booking::{Booking, BookingState};
 pub use config::{LoadConfig, LoadConfigError};
+pub use demand::{AttemptEnd, Demand, Expired, LoadStats, WorkerLoad};
 pub use engine::{EngineReport, RankCapacity};
 pub use error::{AddRankError, BookError};
+pub use hooks::{Hooks, LoadListener};
 pub use replica::{
     BookingName, BookingsSnapshot, DeltaBatch, JournalConfig, LoadDelta, ReplicaId, ReplicaLife, ReplicaSync,
     SharedBooking, SyncConfig, SyncConfigError, SyncOutcome, SyncStats,
 };
 pub use snapshot::{LoadSnapshot, Membership, RankLoad};
-pub use tracker::{AttemptEnd, Demand, Expired, Hooks, LoadListener, LoadStats, LoadTracker, WorkerLoad};
+pub use tracker::LoadTracker;

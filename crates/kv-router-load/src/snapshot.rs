@@ -5,7 +5,7 @@ use std::ops::Range;
 use kv_router_types::{SequenceHash, WorkerRank};
 
 use crate::shard::Shard;
-use crate::tracker::SHARDS;
+use crate::shared::SHARDS;
 use crate::{RankCapacity, WorkerLoad};
 
 /// One rank in a [`LoadSnapshot`].

@@ -1,101 +1,22 @@
 //! The tracker: ranks, bookings, expiry and reads.
 
 use std::fmt;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_router_types::{RequestId, SequenceHash, WorkerId, WorkerRank};
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxBuildHasher;
 
 use crate::budget::Budget;
-use crate::ids::{Home, Ids, Verdict};
+use crate::ids::{Home, Verdict};
 use crate::replica::Journal;
-use crate::requests::{Origin, Request, RequestKey};
-use crate::shard::{Freed, Shard};
-use crate::{AddRankError, BookError, Booking, LoadConfig, LoadConfigError, LoadSnapshot};
+use crate::requests::Origin;
+use crate::shard::Shard;
+use crate::shared::Shared;
 use crate::{
-    BookingName, BookingsSnapshot, DeltaBatch, JournalConfig, LoadDelta, ReplicaLife, SharedBooking,
+    AddRankError, AttemptEnd, BookError, Booking, Demand, Expired, Hooks, LoadConfig, LoadConfigError,
+    LoadSnapshot, LoadStats, SharedBooking, WorkerLoad,
 };
-
-/// Enough that reports of a busy fleet seldom meet, few enough that a snapshot of a small one stays cheap.
-pub(crate) const SHARDS: usize = 8;
-
-/// What a request will ask of the rank that it is booked on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand<'a> {
-    /// The gateway's name for the request, if it must be unique or released by name.
-    pub request: Option<RequestId>,
-    /// Which try of the request this is, from 0, for gateways that send it again when a worker fails. Tells a late end
-    /// of one try from that of the next: see [`LoadTracker::end_attempt`].
-    pub attempt: u32,
-    /// Prompt tokens that the worker still has to compute, that is without those in its cache. At most
-    /// [`MAX_PREFILL_TOKENS`](Self::MAX_PREFILL_TOKENS).
-    pub prefill_tokens: u64,
-    /// The whole blocks of the prompt, cached or not, as rolling hashes: element `i` names the prefix up to and
-    /// including block `i`. Hashes that are not rolling cost accuracy, nothing else.
-    pub prompt_blocks: &'a [SequenceHash],
-    /// Blocks that no other request can share, for example the partial last block of the prompt.
-    pub private_blocks: u32,
-}
-
-impl Demand<'_> {
-    /// The longest prefill accepted, in tokens.
-    pub const MAX_PREFILL_TOKENS: u64 = u32::MAX as u64;
-}
-
-/// What one worker rank is working on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WorkerLoad {
-    /// Prompt tokens of requests whose prefill has not completed. Foreign load, by engine reports, is part of this and
-    /// of the other two: [`LoadTracker::report`].
-    pub prefill_tokens: u64,
-    /// Blocks held by requests: prompt blocks, each distinct one once; private and output blocks, each.
-    pub blocks: u64,
-    /// Requests in flight.
-    pub requests: u32,
-}
-
-/// A request that [`LoadTracker::expire_idle`] gave up on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Expired {
-    /// The rank that carried it.
-    pub worker: WorkerRank,
-    /// Its id, if it had one.
-    pub request: Option<RequestId>,
-    /// How long nothing had been heard of it.
-    pub idle: Duration,
-}
-
-/// What the tables of a tracker hold: all zero, but for the ranks, when nothing is in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadStats {
-    /// Ranks known. Limit: [`LoadConfig::max_ranks`].
-    pub ranks: u64,
-    /// Requests in flight. Limit: [`LoadConfig::max_requests`].
-    pub requests: u64,
-    /// Ids of those that have one.
-    pub request_ids: u64,
-    /// Attempts that ended before they were booked, and are kept out. Limit: [`LoadConfig::max_tombstones`].
-    pub tombstones: u64,
-    /// Prompt blocks stored. Limit: [`LoadConfig::max_prompt_blocks`].
-    pub prompt_blocks: u64,
-    /// Runs of prompt blocks between two forks, at most twice the requests.
-    pub prompt_runs: u64,
-}
-
-/// Is told that a rank has less to do than before, so that whoever waits for that need not ask again and again.
-pub trait LoadListener: fmt::Debug + Send + Sync {
-    /// The load of a rank fell: a request ended, expired or came further, or an engine reported less. Called on the
-    /// thread that made it fall, after the change can be seen and with no lock of the tracker held: it may call the
-    /// tracker, but it delays whoever drops a booking. Not called for ranks that are added or removed and for new
-    /// capacities, which whoever does that knows.
-    fn load_fell(&self, worker: WorkerRank);
-}
 
 /// Counts what every worker rank is working on. A handle: clones share one state.
 ///
@@ -118,40 +39,6 @@ pub trait LoadListener: fmt::Debug + Send + Sync {
 #[derive(Clone)]
 pub struct LoadTracker {
     shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) shards: [RwLock<Shard>; SHARDS],
-    /// The requests in flight that have an id: those of the shards, never more.
-    ids: Mutex<Ids>,
-    ranks: Budget,
-    requests: Budget,
-    prompt_blocks: Budget,
-    max_requests: u32,
-    max_ranks: u32,
-    max_tombstones: usize,
-    listener: Option<Arc<dyn LoadListener>>,
-    journal: Option<Journal>,
-}
-
-/// What a tracker does besides counting. The default is nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Hooks {
-    /// Who is told when a load falls.
-    pub listener: Option<Arc<dyn LoadListener>>,
-    /// Makes the tracker note the changes of its own bookings, for other replicas.
-    pub journal: Option<JournalConfig>,
-}
-
-/// What became of the end of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptEnd {
-    /// It was in flight on this rank, and is no longer counted.
-    Released(WorkerRank),
-    /// It is not booked yet, and will not be: its end overtook it.
-    Early,
-    /// A later attempt of the request is in flight, and stays.
-    Late,
 }
 
 impl LoadTracker {
@@ -314,40 +201,6 @@ impl LoadTracker {
         }
     }
 
-    /// Changes of our own bookings since the last call, at most `most` of them. Send them to every other replica, in
-    /// their order if that is possible. Without changes the batch is a heartbeat, and should be sent now and then.
-    /// `None` for a tracker without a journal.
-    pub fn take_deltas(&self, most: usize) -> Option<DeltaBatch> {
-        self.shared.journal.as_ref().map(|journal| journal.take(most))
-    }
-
-    /// Our own bookings, for a replica that needs them all. `None` for a tracker without a journal.
-    ///
-    /// Changes during the call may be in it or not. They come as deltas too, and change nothing then.
-    pub fn bookings_snapshot(&self) -> Option<BookingsSnapshot> {
-        let journal = self.shared.journal.as_ref()?;
-        // Before the bookings are read: whatever is missing in them has a later number.
-        let next = journal.next();
-        let mut bookings = Vec::new();
-        for (index, shard) in self.shared.shards.iter().enumerate() {
-            bookings.extend(shard.read().own_requests().map(|(key, request, worker, prompt_blocks)| {
-                SharedBooking {
-                    name: name(index, key),
-                    worker,
-                    prefill_tokens: request.prefill_tokens,
-                    prompt_blocks,
-                    private_blocks: request.private_blocks,
-                    output_blocks: request.output_blocks,
-                }
-            }));
-        }
-        Some(BookingsSnapshot { from: journal.life(), next, bookings })
-    }
-
-    pub(crate) fn life(&self) -> Option<ReplicaLife> {
-        self.shared.journal.as_ref().map(Journal::life)
-    }
-
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -420,95 +273,4 @@ impl fmt::Debug for LoadTracker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoadTracker").field("stats", &self.stats()).finish()
     }
-}
-
-impl Shared {
-    pub(crate) fn shard(&self, worker: WorkerRank) -> &RwLock<Shard> {
-        &self.shards[shard_of(worker)]
-    }
-
-    fn note_booked(&self, worker: WorkerRank, key: RequestKey, demand: &Demand<'_>) {
-        if let Some(journal) = &self.journal {
-            journal.push(LoadDelta::Booked(SharedBooking {
-                name: name(shard_of(worker), key),
-                worker,
-                prefill_tokens: demand.prefill_tokens,
-                prompt_blocks: demand.prompt_blocks.to_vec(),
-                private_blocks: demand.private_blocks,
-                output_blocks: 0,
-            }));
-        }
-    }
-
-    pub(crate) fn note_progress(&self, worker: WorkerRank, key: RequestKey, request: &Request) {
-        if request.origin == Origin::Own
-            && let Some(journal) = &self.journal
-        {
-            journal.push(LoadDelta::Progressed {
-                name: name(shard_of(worker), key),
-                prefill_tokens: request.prefill_tokens,
-                output_blocks: request.output_blocks,
-            });
-        }
-    }
-
-    /// Stops counting a request. `false` when that happened before.
-    pub(crate) fn free(&self, worker: WorkerRank, key: RequestKey) -> bool {
-        let mut shard = self.shard(worker).write();
-        let freed = shard.free(key);
-        if let Some(freed) = &freed {
-            self.settle(freed);
-        }
-        drop(shard);
-        if freed.is_some() {
-            self.tell(worker);
-        }
-        freed.is_some()
-    }
-
-    /// Tells the listener that a load fell. Never under a lock.
-    pub(crate) fn tell(&self, worker: WorkerRank) {
-        if let Some(listener) = &self.listener {
-            listener.load_fell(worker);
-        }
-    }
-
-    /// Takes room for one request, or nothing.
-    fn take(&self, prompt_blocks: u64) -> Result<(), BookError> {
-        if !self.requests.try_take(1) {
-            return Err(BookError::TooManyRequests { limit: self.max_requests });
-        }
-        if !self.prompt_blocks.try_take(prompt_blocks) {
-            self.requests.give_back(1);
-            return Err(BookError::TooManyPromptBlocks {
-                needed: prompt_blocks,
-                limit: self.prompt_blocks.limit(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Gives back what a request took outside its shard. Runs while the lock of the shard is held, once for each
-    /// request: whoever took it out of the shard.
-    fn settle(&self, freed: &Freed) {
-        if let Some(request) = freed.request {
-            self.ids.lock().remove(request);
-        }
-        if freed.origin == Origin::Own
-            && let Some(journal) = &self.journal
-        {
-            journal.push(LoadDelta::Released { name: name(shard_of(freed.worker), freed.key) });
-        }
-        self.requests.give_back(1);
-        self.prompt_blocks.give_back(freed.stored_blocks);
-    }
-}
-
-fn shard_of(worker: WorkerRank) -> usize {
-    FxBuildHasher.hash_one(worker) as usize % SHARDS
-}
-
-/// Serial numbers are unique in their shard; this one is in the tracker.
-fn name(shard: usize, key: RequestKey) -> BookingName {
-    BookingName::new(key.serial() * SHARDS as u64 + shard as u64)
 }

@@ -7,6 +7,9 @@ use std::fmt;
 
 use kv_router_types::{SequenceHash, WorkerRank};
 
+use crate::LoadTracker;
+use crate::shared::name;
+
 pub(crate) use journal::Journal;
 pub use journal::JournalConfig;
 pub use sync::{ReplicaSync, SyncConfig, SyncConfigError, SyncOutcome, SyncStats};
@@ -119,4 +122,40 @@ pub struct BookingsSnapshot {
     pub next: u64,
     /// The bookings.
     pub bookings: Vec<SharedBooking>,
+}
+
+impl LoadTracker {
+    /// Changes of our own bookings since the last call, at most `most` of them. Send them to every other replica, in
+    /// their order if that is possible. Without changes the batch is a heartbeat, and should be sent now and then.
+    /// `None` for a tracker without a journal.
+    pub fn take_deltas(&self, most: usize) -> Option<DeltaBatch> {
+        self.shared().journal.as_ref().map(|journal| journal.take(most))
+    }
+
+    /// Our own bookings, for a replica that needs them all. `None` for a tracker without a journal.
+    ///
+    /// Changes during the call may be in it or not. They come as deltas too, and change nothing then.
+    pub fn bookings_snapshot(&self) -> Option<BookingsSnapshot> {
+        let journal = self.shared().journal.as_ref()?;
+        // Before the bookings are read: whatever is missing in them has a later number.
+        let next = journal.next();
+        let mut bookings = Vec::new();
+        for (index, shard) in self.shared().shards.iter().enumerate() {
+            bookings.extend(shard.read().own_requests().map(|(key, request, worker, prompt_blocks)| {
+                SharedBooking {
+                    name: name(index, key),
+                    worker,
+                    prefill_tokens: request.prefill_tokens,
+                    prompt_blocks,
+                    private_blocks: request.private_blocks,
+                    output_blocks: request.output_blocks,
+                }
+            }));
+        }
+        Some(BookingsSnapshot { from: journal.life(), next, bookings })
+    }
+
+    pub(crate) fn life(&self) -> Option<ReplicaLife> {
+        self.shared().journal.as_ref().map(Journal::life)
+    }
 }
