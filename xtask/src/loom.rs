@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::error::Error;
 use crate::flags::Loom;
 use crate::shell::{Program, Shell};
-use mutations::{MUTATIONS, Mutation};
+use mutations::Mutation;
 
 /// Where models are built: not with the ordinary targets, which other flags would rebuild each time.
 const TARGET: &str = "target/loom";
@@ -33,8 +33,14 @@ const SUITES: &[Suite] = &[
     Suite {
         package: "kv-router-index",
         target: &["--test", "loom"],
-        file: "crates/kv-router-index/tests/loom.rs",
+        file: "crates/kv-router-index/tests/loom/main.rs",
         prefix: "",
+    },
+    Suite {
+        package: "kv-router-index",
+        target: &["--test", "loom"],
+        file: "crates/kv-router-index/tests/loom/paged.rs",
+        prefix: "paged::",
     },
     Suite {
         package: "kv-router",
@@ -74,7 +80,7 @@ fn mutate(shell: &Shell, wanted: &str) -> Result<(), Error> {
     let copy = shell.root().join(COPY);
     copy_checkout(shell, &copy)?;
     let mut missed = 0;
-    let chosen: Vec<_> = MUTATIONS.iter().filter(|mutation| mutation.model.contains(wanted)).collect();
+    let chosen: Vec<_> = mutations::all().filter(|mutation| mutation.model.contains(wanted)).collect();
     for mutation in &chosen {
         let caught = try_out(shell, &copy, mutation)?;
         missed += usize::from(!caught);
@@ -179,7 +185,7 @@ mod tests {
     #[test]
     fn every_bug_can_be_planted_in_one_place_and_has_a_model() {
         let models = models();
-        for Mutation { name, file, find, replace, model } in MUTATIONS {
+        for Mutation { name, file, find, replace, model } in mutations::all() {
             assert_eq!(text(file).matches(find).count(), 1, "{name}: `find` must occur once in {file}");
             assert_ne!(find, replace, "{name}");
             assert!(models.iter().any(|known| known == model), "{name}: no model {model}");

@@ -7,7 +7,7 @@ use kv_router_types::{Tier, WorkerRank};
 use crate::Certainty;
 use crate::candidates::Scratch;
 use crate::concurrent_radix::Watch;
-use crate::positional;
+use crate::{paged, positional};
 
 /// How many leading blocks of a request one worker rank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +70,8 @@ pub struct Overlaps {
     pub(crate) watch: Watch,
     /// The same for lookups that jump.
     pub(crate) jumps: positional::Buffers,
+    /// The same for lookups in pages.
+    pub(crate) paged: Option<Box<paged::Scratch>>,
 }
 
 impl Overlaps {
@@ -84,6 +86,7 @@ impl Overlaps {
             scratch: Scratch::default(),
             jumps: positional::Buffers::default(),
             watch: Watch::default(),
+            paged: None,
         }
     }
 

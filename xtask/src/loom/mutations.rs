@@ -1,5 +1,7 @@
 //! The bugs that the models must catch.
 
+mod paged;
+
 /// One bug: `find`, which occurs once in `file`, becomes `replace`, and `model` must fail.
 #[derive(Debug)]
 pub(super) struct Mutation {
@@ -19,7 +21,12 @@ const BELL: &str = "crates/kv-router/src/admit/bell.rs";
 const SLOT: &str = "crates/kv-router/src/admit/slot.rs";
 const ROUTES: &str = "crates/kv-router-index/src/pool/routes.rs";
 
-pub(super) const MUTATIONS: &[Mutation] = &[
+/// All of them.
+pub(super) fn all() -> impl Iterator<Item = &'static Mutation> {
+    MUTATIONS.iter().chain(paged::MUTATIONS)
+}
+
+const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drop the parent guard early",
         file: NODE,

@@ -47,7 +47,7 @@
 //! A slot is the number that stands for a rank in the sets. When its owner leaves, another rank may get it;
 //! stamps belong to the slot and only rise, so a lookup that spans the change sees it.
 //!
-//! The models in `tests/loom.rs` check this on the real type; `docs/locking.md` says which model checks what.
+//! The models in `tests/loom` check this on the real type; `docs/locking.md` says which model checks what.
 
 mod config;
 mod dump;

@@ -9,6 +9,7 @@ use super::lane::Lane;
 use super::lines::class_words;
 use super::shared::Shared;
 use super::words::{Entry, ROOT};
+use crate::sync::atomic::Ordering;
 
 /// Something that does not fit. See [`PagedIndex::audit`](super::PagedIndex::audit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +104,11 @@ impl Shared {
             faults.push(Fault::HoldCount { pages: holds, records });
         }
         let ranks = lanes.iter().filter(|lane| lane.len() > 0).count();
-        let counted = self.names.load(super::sync::Ordering::Relaxed);
+        let counted = self.names.load(Ordering::Relaxed);
         if counted != names {
             faults.push(Fault::Total { what: "names", found: names, counted });
         }
-        let counted = self.ranks.load(super::sync::Ordering::Relaxed);
+        let counted = self.ranks.load(Ordering::Relaxed);
         if counted != ranks {
             faults.push(Fault::Total { what: "ranks", found: ranks, counted });
         }

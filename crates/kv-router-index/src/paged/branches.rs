@@ -4,12 +4,12 @@
 //! Otherwise an extent lists the offsets with how many hang at each, in order. Writers only, under the page's lock.
 
 use super::chunks::Chunks;
-use super::lines::{LINE, Line, Lines, class_words};
+use super::lines::{Line, Lines, class_words};
 use super::page::Locked;
-use super::sync::{AtomicU64, Ordering};
-use super::words::{Extent, Shape};
+use super::sizes::{BRANCH_CHUNK as CHUNK, LINE, PAGE_BLOCKS};
 
-const CHUNK: usize = 1024;
+use super::words::{Extent, Shape};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// For each page the extent of its list (bits 0..38) and its entries (38..48); 0 when it has none.
 pub(super) struct Branches {
@@ -107,7 +107,8 @@ impl Branches {
 /// The bit of an offset in a page's filter. Offset 512 shares one with the last blocks.
 #[inline]
 pub(super) fn bit(offset: usize) -> u64 {
-    1 << (offset / 8).min(63)
+    const GRAIN: usize = PAGE_BLOCKS.div_ceil(64);
+    1 << (offset / GRAIN).min(63)
 }
 
 impl List<'_> {

@@ -1,11 +1,7 @@
 //! An array that grows and never moves: what a reader once found stays where it is.
 
-use super::sync::OnceLock;
-
-/// Chunks under one entry of the top table.
-const MID: usize = 256;
-/// Entries of the top table.
-const TOP: usize = 1024;
+use super::sizes::{MID, TOP};
+use crate::sync::OnceLock;
 
 /// The chunks under one entry of the top table.
 type Table<T> = Box<[OnceLock<Box<[T]>>]>;

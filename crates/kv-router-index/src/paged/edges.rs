@@ -6,14 +6,14 @@
 //! removed entry leaves an empty slot and lower counts: there are no tombstones and nothing ever moves.
 //!
 //! A segment that grows copies its slots to a table of twice the size and swings one word. The old table is kept for
-//! readers that are still in it and for a later need; all old tables together are smaller than the current one.
+//! readers that are still in it; all old tables together are smaller than the current one. What such a reader misses was
+//! entered after it began to look: who has seen anything later than an entry sees the table that the entry is in.
 
-use super::lines::{LINE, Line};
-use super::sync::{AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, fence};
+use super::lines::Line;
+use super::sizes::{LINE, SEGMENT_SIZES as SIZES, SEGMENTS};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, OnceLock};
 
-const SEGMENTS: usize = 256;
-/// A segment has 1, 2, 4, ... buckets.
-const SIZES: usize = 24;
 const SLOTS: usize = LINE - 1;
 
 /// The hash of a place in the tree.
@@ -33,7 +33,7 @@ impl EdgeHash {
 
     #[inline]
     const fn segment(self) -> usize {
-        (self.0 >> 56) as usize
+        (self.0 >> 56) as usize % SEGMENTS
     }
 
     /// Tells entries of a bucket apart, and says which bucket in a table of any size.
@@ -50,7 +50,7 @@ pub(super) struct Edges {
 
 #[derive(Default)]
 struct Segment {
-    /// Bits 0..8 the size in use, the rest a version: a miss counts only if the word has not changed.
+    /// The size in use.
     current: AtomicU64,
     tables: [OnceLock<Box<[Line]>>; SIZES],
     /// Entries.
@@ -66,32 +66,26 @@ impl Edges {
     #[inline]
     pub(super) fn find<R>(&self, hash: EdgeHash, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
         let segment = &self.segments[hash.segment()];
-        loop {
-            let current = segment.current.load(Ordering::Acquire);
-            let table = segment.tables[(current & 0xff) as usize].get()?;
-            let mask = table.len() - 1;
-            let mut bucket = hash.tag() as usize & mask;
-            for _ in 0..table.len() {
-                let line = &table[bucket].0;
-                for slot in &line[..SLOTS] {
-                    let word = slot.load(Ordering::Acquire);
-                    if (word >> 32) as u32 == hash.tag()
-                        && word != 0
-                        && let Some(found) = accept(word as u32)
-                    {
-                        return Some(found);
-                    }
+        let table = segment.tables[segment.current.load(Ordering::Acquire) as usize].get()?;
+        let mask = table.len() - 1;
+        let mut bucket = hash.tag() as usize & mask;
+        for _ in 0..table.len() {
+            let line = &table[bucket].0;
+            for slot in &line[..SLOTS] {
+                let word = slot.load(Ordering::Acquire);
+                if (word >> 32) as u32 == hash.tag()
+                    && word != 0
+                    && let Some(found) = accept(word as u32)
+                {
+                    return Some(found);
                 }
-                if line[SLOTS].load(Ordering::Acquire) == 0 {
-                    break;
-                }
-                bucket = (bucket + 1) & mask;
             }
-            fence(Ordering::Acquire);
-            if segment.current.load(Ordering::Relaxed) == current {
-                return None;
+            if line[SLOTS].load(Ordering::Acquire) == 0 {
+                break;
             }
+            bucket = (bucket + 1) & mask;
         }
+        None
     }
 
     /// The segment of the hash, for changes. Innermost lock but the allocators'.
@@ -151,14 +145,13 @@ impl LockedSegment<'_> {
     }
 
     fn table(&self) -> Option<&[Line]> {
-        let size = self.segment.current.load(Ordering::Relaxed) & 0xff;
+        let size = self.segment.current.load(Ordering::Relaxed);
         self.segment.tables[size as usize].get().map(|table| &**table)
     }
 
     /// The table, grown when three quarters are taken.
     fn table_with_room(&self) -> &[Line] {
-        let current = self.segment.current.load(Ordering::Relaxed);
-        let size = (current & 0xff) as usize;
+        let size = self.segment.current.load(Ordering::Relaxed) as usize;
         let table = allocated(&self.segment.tables[size], size);
         if (*self.entries + 1) * 4 <= table.len() * SLOTS * 3 || size + 1 == SIZES {
             return table;
@@ -172,7 +165,7 @@ impl LockedSegment<'_> {
                 }
             }
         }
-        self.segment.current.store((current & !0xff) + 0x100 + size as u64 + 1, Ordering::Release);
+        self.segment.current.store(size as u64 + 1, Ordering::Release);
         larger
     }
 }
@@ -181,8 +174,7 @@ fn allocated(table: &OnceLock<Box<[Line]>>, size: usize) -> &[Line] {
     table.get_or_init(|| (0..1usize << size).map(|_| Line::default()).collect())
 }
 
-/// Writes an entry into the first free slot from its home on. Counts go up before the entry is there, so that a
-/// reader never stops short of it.
+/// Writes an entry into the first free slot from its home on.
 fn put(table: &[Line], tag: u32, page: u32) {
     let mask = table.len() - 1;
     let mut bucket = tag as usize & mask;

@@ -4,25 +4,21 @@
 //! [`page`](super::page)): then every hold that it saw in a page before the last was still there when it saw the last,
 //! and no sum of holds is above what the rank held at that moment. When something changed it starts again.
 
-use std::cell::RefCell;
-
 use kv_router_types::{LocalBlockHash, Tier};
 
 use super::holders;
 use super::lines::{LINE, Line};
 use super::page::State;
 use super::shared::Shared;
+use super::sizes::{ATTEMPTS, SLOT_BITS};
 use super::slots::Slot;
-use super::sync::{Ordering, fence};
 use super::words::ROOT;
+use crate::sync::atomic::{Ordering, fence};
 use crate::{Certainty, FindOptions, Overlap, Overlaps};
 
-/// Attempts without a lock. Each fails only if a rank shrank in one of the very pages asked for, in this very time.
-const ATTEMPTS: usize = 16;
-
-/// Buffers of a lookup.
+/// Buffers of a lookup, kept in its answer.
 #[derive(Default)]
-struct Scratch {
+pub(crate) struct Scratch {
     /// The pages of the request: number, state when first seen, blocks in common.
     path: Vec<Step>,
     /// Slots that hold every block so far, a bit each.
@@ -39,22 +35,13 @@ struct Step {
     blocks: u32,
 }
 
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = const {
-        RefCell::new(Scratch { path: Vec::new(), live: Vec::new(), next: Vec::new(), partial: Vec::new() })
-    };
-}
-
 impl Shared {
     pub(super) fn find(&self, query: &[LocalBlockHash], options: FindOptions, out: &mut Overlaps) {
-        SCRATCH.with_borrow_mut(|scratch| {
-            for _ in 0..ATTEMPTS {
-                if self.attempt(query, options, out, scratch) {
-                    return;
-                }
-            }
-            self.find_locked(query, options, out, scratch);
-        });
+        let mut scratch = out.paged.take().unwrap_or_default();
+        if !(0..ATTEMPTS).any(|_| self.attempt(query, options, out, &mut scratch)) {
+            self.find_locked(query, options, out, &mut scratch);
+        }
+        out.paged = Some(scratch);
     }
 
     /// The last resort, so that a lookup ends: keeps writers out of the pages of the request. Writers hold a page for
@@ -96,7 +83,6 @@ impl Shared {
     ) -> bool {
         out.begin(query.len(), Certainty::Exact);
         scratch.path.clear();
-        let retirements = self.slots.retirements();
         let pages = &self.pages;
         let (mut parent, mut offset, mut depth) = (ROOT, 0, 0);
         let mut alone = false;
@@ -105,15 +91,29 @@ impl Shared {
             let shape = header.shape();
             let lines = pages.lines.at(header.content().extent());
             let blocks = common(lines, shape.len(), &query[depth..]);
+            if shape.len() == 0 {
+                // Nobody holds any of it, and its last writer is about to free it.
+                break;
+            }
             if blocks == 0 {
                 // The page begins as the request goes on, so its content is somebody else's by now.
                 return false;
             }
             scratch.path.push(Step { page, state, blocks: blocks as u32 });
-            if depth == 0 {
-                self.first_page(header, blocks, scratch);
+            let deepest = if depth == 0 {
+                self.first_page(header, blocks, scratch)
             } else {
-                self.further_page(header, blocks, depth, out, scratch);
+                self.further_page(header, blocks, scratch)
+            };
+            if deepest > shape.len() {
+                // The page has grown since we compared: who holds more than we saw may never have held just that.
+                return false;
+            }
+            // Whatever is looked at from here on is at least as new as what the holders showed: what hangs behind the
+            // page, what comes next in it, and whose slots these are.
+            fence(Ordering::Acquire);
+            if depth > 0 {
+                self.report_all(&scratch.next, depth, out, &scratch.path);
             }
             self.report_partial(depth, out, scratch);
             depth += blocks;
@@ -135,56 +135,57 @@ impl Shared {
 
         fence(Ordering::Acquire);
         scratch.path.iter().all(|step| pages.headers.at(step.page).state() == step.state)
-            && self.slots.retirements() == retirements
     }
 
-    /// Splits the holders of the first page in those that hold all the common blocks and those that hold less.
+    /// Splits the holders of the first page in those that hold all the common blocks and those that hold less. Gives
+    /// the deepest reach.
     #[inline]
-    fn first_page(&self, header: &super::page::Header, blocks: usize, scratch: &mut Scratch) {
+    fn first_page(&self, header: &super::page::Header, blocks: usize, scratch: &mut Scratch) -> usize {
         let Scratch { live, partial, .. } = scratch;
+        let mut deepest = 0;
         live.clear();
-        live.resize(self.slots.high().div_ceil(64), 0);
+        live.resize(self.slots.high().div_ceil(SLOT_BITS), 0);
         partial.clear();
         holders::for_each(&self.pages.lines, header, |entry| {
             let (slot, reach) = (entry.slot() as usize, entry.reach());
+            deepest = deepest.max(reach);
             if reach >= blocks {
-                if let Some(word) = live.get_mut(slot / 64) {
-                    *word |= 1 << (slot % 64);
+                if let Some(word) = live.get_mut(slot / SLOT_BITS) {
+                    *word |= 1 << (slot % SLOT_BITS);
                 }
             } else if reach > 0 {
                 partial.push((reach as u64) << 32 | slot as u64);
             }
         });
+        deepest
     }
 
-    /// The same for a further page, among those that hold everything before it. Who holds nothing of it is reported.
-    fn further_page(
-        &self,
-        header: &super::page::Header,
-        blocks: usize,
-        depth: usize,
-        out: &mut Overlaps,
-        scratch: &mut Scratch,
-    ) {
+    /// The same for a further page, among those that hold everything before it. Who holds nothing of it is left in
+    /// `next`.
+    #[inline]
+    fn further_page(&self, header: &super::page::Header, blocks: usize, scratch: &mut Scratch) -> usize {
         let Scratch { live, next, partial, .. } = scratch;
+        let mut deepest = 0;
         next.clear();
         next.resize(live.len(), 0);
         partial.clear();
         holders::for_each(&self.pages.lines, header, |entry| {
             let (slot, reach) = (entry.slot() as usize, entry.reach());
-            let bit = 1 << (slot % 64);
-            let Some(word) = live.get_mut(slot / 64).filter(|word| **word & bit != 0 && reach > 0) else {
+            let bit = 1 << (slot % SLOT_BITS);
+            let Some(word) = live.get_mut(slot / SLOT_BITS).filter(|word| **word & bit != 0 && reach > 0)
+            else {
                 return;
             };
             *word &= !bit;
+            deepest = deepest.max(reach);
             if reach >= blocks {
-                next[slot / 64] |= bit;
+                next[slot / SLOT_BITS] |= bit;
             } else {
                 partial.push((reach as u64) << 32 | slot as u64);
             }
         });
         std::mem::swap(live, next);
-        self.report_all(next, depth, out, &scratch.path);
+        deepest
     }
 
     /// Reports those that drop out inside the page that begins at `depth`, shallowest first.
@@ -196,8 +197,8 @@ impl Shared {
         }
         for &rank in partial.iter() {
             let (reach, slot) = ((rank >> 32) as usize, rank as u32);
-            if let Some(slots) = self.slots.word(slot as usize / 64) {
-                self.report(&slots[slot as usize % 64], slot, depth + reach, out, path);
+            if let Some(slots) = self.slots.word(slot as usize / SLOT_BITS) {
+                self.report(&slots[slot as usize % SLOT_BITS], slot, depth + reach, out, path);
             }
         }
     }
@@ -211,7 +212,7 @@ impl Shared {
             let Some(slots) = self.slots.word(index).filter(|_| rest != 0) else { continue };
             while rest != 0 {
                 let bit = rest.trailing_zeros() as usize;
-                any |= self.report(&slots[bit], (index * 64 + bit) as u32, blocks, out, path);
+                any |= self.report(&slots[bit], (index * SLOT_BITS + bit) as u32, blocks, out, path);
                 rest &= rest - 1;
             }
         }

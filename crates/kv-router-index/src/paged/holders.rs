@@ -5,8 +5,9 @@
 
 use super::lines::{LINE, Line, Lines, class_words};
 use super::page::{Header, Locked};
-use super::sync::{AtomicU64, Ordering};
-use super::words::{Entry, Extent, Holders, LEAF, Layout};
+use super::sizes::LEAF;
+use super::words::{Entry, Extent, Holders, Layout};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 const INLINE: usize = 2;
 

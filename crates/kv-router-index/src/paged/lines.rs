@@ -6,15 +6,13 @@
 //! someone else's by then, and the version of the page that it came from tells.
 
 use super::chunks::Chunks;
-use super::sync::{AtomicU64, Mutex, Ordering, fence};
+use super::sizes::{CHUNK_SLABS, CLASSES, SLAB};
 use super::words::Extent;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words in a line.
-pub(super) const LINE: usize = 8;
-/// Lines of each size class.
-const CLASSES: [u16; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-const SLAB: usize = 192;
-const CHUNK_SLABS: usize = 16;
+pub(super) use super::sizes::LINE;
+
 const NIL: u32 = u32::MAX;
 
 /// One cache line.
@@ -82,7 +80,7 @@ impl Lines {
 /// One slab: what it is cut in and which pieces are free.
 #[derive(Clone, Copy)]
 struct Slab {
-    free: [u64; SLAB / 64],
+    free: [u64; SLAB.div_ceil(64)],
     class: u8,
     used: u8,
     /// Neighbours in the list of slabs of this class with a free piece.
@@ -147,7 +145,7 @@ impl Slabs {
     /// An empty slab, cut in pieces of the class and listed.
     fn cut(&mut self, class: u8) -> u32 {
         let at = self.empty.pop().unwrap_or_else(|| {
-            self.slabs.push(Slab { free: [0; SLAB / 64], class, used: 0, prev: NIL, next: NIL });
+            self.slabs.push(Slab { free: [0; SLAB.div_ceil(64)], class, used: 0, prev: NIL, next: NIL });
             self.slabs.len() as u32 - 1
         });
         let pieces = SLAB / usize::from(CLASSES[usize::from(class)]);

@@ -79,8 +79,8 @@ mod page_map;
 mod pages;
 mod record;
 mod shared;
+mod sizes;
 mod slots;
-mod sync;
 mod tiers;
 mod twins;
 mod words;
@@ -95,12 +95,15 @@ pub use config::{PagedConfig, PagedConfigError};
 pub use explain::{MemoryUse, PathStep};
 pub use writer::{RankWriter, WriterTaken};
 
+pub(crate) use find::Scratch;
+
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 use crate::{
     Applied, ApplyError, ApplyEvents, Certainty, DumpEvents, FindOptions, Inspect, Occupancy, Overlaps,
     PrefixIndex,
 };
 use shared::Shared;
-use sync::{Arc, Ordering};
 
 /// The index. A clone is a handle of the same index. See the [module documentation](self).
 #[derive(Clone)]

@@ -6,10 +6,11 @@
 
 use super::branches::bit;
 use super::chunks::Chunks;
-use super::sync::{AtomicU64, Mutex, Ordering, relax};
+use super::sizes::HEADER_CHUNK as CHUNK;
 use super::words::{Content, Holders, Shape};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock_bit};
 
-const CHUNK: usize = 1024;
 /// Bits of the state word; the version is above.
 const LOCK: u64 = 1;
 const ALIVE: u64 = 2;
@@ -103,20 +104,8 @@ impl Headers {
     #[inline]
     pub(super) fn lock(&self, page: u32) -> Locked<'_> {
         let header = self.at(page);
-        let mut attempt = 0;
-        loop {
-            let state = header.state.load(Ordering::Relaxed);
-            if state & LOCK == 0
-                && header
-                    .state
-                    .compare_exchange_weak(state, state | LOCK, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                return Locked { header, page, state };
-            }
-            relax(attempt);
-            attempt += 1;
-        }
+        let state = lock_bit(&header.state, LOCK);
+        Locked { header, page, state }
     }
 
     /// A dead page, locked.
@@ -186,10 +175,14 @@ impl Locked<'_> {
     #[inline]
     pub(super) fn bump(&mut self) {
         self.state = self.state.wrapping_add(VERSION);
+        self.publish();
+    }
+
+    fn publish(&self) {
         self.header.state.store(self.state | LOCK, Ordering::Release);
     }
 
-    /// Brings a dead page to life. The version has moved on since it died.
+    /// Brings a dead page to life.
     pub(super) fn revive(&mut self, shape: Shape, content: Content, first: u64) {
         self.header.shape.store(shape.0, Ordering::Release);
         self.header.content.store(content.0, Ordering::Release);
@@ -201,9 +194,10 @@ impl Locked<'_> {
         self.bump();
     }
 
+    /// Comes before the page's memory is given away. The version moves on when the page is used again.
     pub(super) fn kill(&mut self) {
         self.state &= !ALIVE;
-        self.bump();
+        self.publish();
     }
 
     #[inline]

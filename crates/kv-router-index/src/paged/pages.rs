@@ -6,9 +6,9 @@ use super::branches::Branches;
 use super::edges::{EdgeHash, Edges};
 use super::lines::{LINE, Line, Lines, class_for, class_words};
 use super::page::{Header, Headers, Locked, State};
-use super::sync::{AtomicUsize, Ordering, fence};
 use super::tiers::TierRecords;
 use super::words::{Content, Entry, PAGE_BLOCKS, ROOT, Shape};
+use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Everything that readers look at but the slots.
 pub(super) struct Pages {

@@ -7,16 +7,13 @@ use super::config::PagedConfig;
 use super::lane::Lane;
 use super::pages::Pages;
 use super::record::Record;
+use super::sizes::{AT_ONCE, SLICE};
 use super::slots::Slots;
-use super::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, RwLock};
 use super::words::ROOT;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex, RwLock};
 use crate::{Applied, ApplyError};
 use kv_router_types::KvEvent;
-
-/// Records of a cleared rank that a clear takes apart at once.
-const AT_ONCE: usize = 256;
-/// Records of cleared ranks that every later event takes apart.
-const SLICE: usize = 4;
 
 /// The index behind its handles.
 pub(super) struct Shared {

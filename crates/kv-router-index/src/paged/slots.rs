@@ -3,9 +3,10 @@
 use kv_router_types::{DpRank, WorkerId, WorkerRank};
 
 use super::chunks::Chunks;
-use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use super::sizes::{SLOT_BITS, SLOT_CHUNK as CHUNK};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-const CHUNK: usize = 256;
 const ALIVE: u64 = 1 << 32;
 
 /// What a slot number stands for.
@@ -35,18 +36,11 @@ pub(super) struct Slots {
     free: Mutex<Vec<u32>>,
     /// Slots ever given out.
     high: AtomicUsize,
-    /// Retirements so far: between two equal readings no rank changed its slot.
-    retired: AtomicU64,
 }
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Self {
-            chunks: Chunks::new(CHUNK),
-            free: Mutex::new(Vec::new()),
-            high: AtomicUsize::new(0),
-            retired: AtomicU64::new(0),
-        }
+        Self { chunks: Chunks::new(CHUNK), free: Mutex::new(Vec::new()), high: AtomicUsize::new(0) }
     }
 
     /// A slot for the rank; `None` when `limit` are in use.
@@ -74,7 +68,6 @@ impl Slots {
     pub(super) fn retire(&self, slot: u32) {
         if let Some(info) = self.info(slot) {
             info.rank.store(0, Ordering::Release);
-            self.retired.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -85,20 +78,15 @@ impl Slots {
     }
 
     #[inline]
-    pub(super) fn retirements(&self) -> u64 {
-        self.retired.load(Ordering::Acquire)
-    }
-
-    #[inline]
     fn info(&self, slot: u32) -> Option<&Slot> {
         self.chunks.get(slot as usize / CHUNK).map(|chunk| &chunk[slot as usize % CHUNK])
     }
 
-    /// The 64 slots from `64 * word` on.
+    /// The slots that a word of a set stands for.
     #[inline]
     pub(super) fn word(&self, word: usize) -> Option<&[Slot]> {
-        let (chunk, from) = (word * 64 / CHUNK, word * 64 % CHUNK);
-        self.chunks.get(chunk).and_then(|slots| slots.get(from..from + 64))
+        let (chunk, from) = (word * SLOT_BITS / CHUNK, word * SLOT_BITS % CHUNK);
+        self.chunks.get(chunk).and_then(|slots| slots.get(from..from + SLOT_BITS))
     }
 
     /// Slots ever given out: slot numbers are below.

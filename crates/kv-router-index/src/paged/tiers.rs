@@ -3,13 +3,14 @@
 use kv_router_types::Tier;
 
 use super::chunks::Chunks;
-use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
-use super::words::{Mask, PAGE_BLOCKS};
+use super::sizes::{PAGE_BLOCKS, TIER_CHUNK as CHUNK};
+use super::words::Mask;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Tiers below the device.
 pub(super) const LOWER: usize = Tier::COUNT - 1;
-const CHUNK: usize = 64;
-const WORDS: usize = PAGE_BLOCKS / 64;
+const WORDS: usize = PAGE_BLOCKS.div_ceil(64);
 
 /// For each lower tier the blocks whose best copy is there. Never changed while a holder points to it.
 #[derive(Default)]

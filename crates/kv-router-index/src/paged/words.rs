@@ -2,8 +2,7 @@
 //!
 //! Every change that a reader can see is one store of one such word.
 
-/// The most blocks in one page.
-pub(super) const PAGE_BLOCKS: usize = 512;
+pub(super) use super::sizes::PAGE_BLOCKS;
 
 /// The most worker ranks that an index can know at a time: a slot number has 18 bits.
 pub(super) const MAX_SLOTS: usize = 1 << 18;
@@ -175,12 +174,9 @@ pub(super) enum Layout {
     Inline,
     /// In one extent, a word each.
     List,
-    /// In several extents of [`LEAF`] words, whose places one extent lists.
+    /// In several extents of [`LEAF`](super::sizes::LEAF) words, whose places one extent lists.
     Tree,
 }
-
-/// Entries in one leaf of a [`Layout::Tree`].
-pub(super) const LEAF: usize = 512;
 
 /// The holders of a page: bits 0..38 their extent, 38..40 the layout, 40..60 how many words are in use, freed
 /// entries between them included.
@@ -226,7 +222,7 @@ impl Holders {
 
 /// Which of a page's blocks one rank holds: a bit a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mask([u64; PAGE_BLOCKS / 64]);
+pub(super) struct Mask([u64; PAGE_BLOCKS.div_ceil(64)]);
 
 impl Mask {
     #[inline]
@@ -249,7 +245,7 @@ impl Mask {
         self.0.iter().all(|&word| word == 0)
     }
 
-    pub(super) fn words(&self) -> &[u64; PAGE_BLOCKS / 64] {
+    pub(super) fn words(&self) -> &[u64; PAGE_BLOCKS.div_ceil(64)] {
         &self.0
     }
 

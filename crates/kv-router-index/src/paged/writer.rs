@@ -6,7 +6,8 @@ use std::fmt;
 use kv_router_types::{KvEvent, WorkerRank};
 
 use super::shared::{LaneCell, Shared};
-use super::sync::{Arc, Ordering};
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 use crate::{Applied, ApplyError};
 
 /// Applies the events of one rank. Give it to the thread that receives them; dropping it lets another be made.

@@ -5,13 +5,75 @@
 use std::fmt;
 use std::sync::PoisonError;
 
-use loom::sync::MutexGuard;
-pub(crate) use loom::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use loom::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use loom::sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Panicked;
 
 pub(crate) mod atomic {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+    /// loom's, with every access in a place of its own in the order of things.
+    ///
+    /// loom remembers only the last access to an atomic. A thread that loads a word before it stores to it thereby
+    /// hides from loom that others have loaded it before, and the interleavings in which they load it afterwards are
+    /// never tried. So each access first touches a second atomic by an exchange that must fail: loom takes it for a
+    /// conflict with every other, and it has no effect on what threads see.
+    #[derive(Debug, Default)]
+    pub(crate) struct AtomicU64 {
+        value: loom::sync::atomic::AtomicU64,
+        turn: AtomicBool,
+    }
+
+    impl AtomicU64 {
+        pub(crate) fn new(value: u64) -> Self {
+            Self { value: loom::sync::atomic::AtomicU64::new(value), turn: AtomicBool::new(false) }
+        }
+
+        fn turn(&self) {
+            let taken = self.turn.compare_exchange(true, true, Ordering::Relaxed, Ordering::Relaxed);
+            assert!(taken.is_err(), "nobody sets it");
+        }
+
+        pub(crate) fn load(&self, order: Ordering) -> u64 {
+            self.turn();
+            self.value.load(order)
+        }
+
+        pub(crate) fn store(&self, value: u64, order: Ordering) {
+            self.turn();
+            self.value.store(value, order);
+        }
+
+        pub(crate) fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+            self.value.fetch_add(value, order)
+        }
+
+        /// The newest value: an exchange that fails reads no other.
+        fn newest(&self) -> u64 {
+            self.turn();
+            let impossible = u64::MAX;
+            self.value
+                .compare_exchange(impossible, impossible, Ordering::Relaxed, Ordering::Relaxed)
+                .unwrap_or_else(|newest| newest)
+        }
+
+        fn exchange(&self, before: u64, after: u64) -> bool {
+            self.turn();
+            self.value.compare_exchange(before, after, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        }
+
+        /// Sets a bit that is a lock, once it is clear. An old value would only have us try again, so none is read.
+        pub(super) fn lock_bit(&self, bit: u64) -> u64 {
+            loop {
+                let before = self.newest();
+                if before & bit == 0 && self.exchange(before, before | bit) {
+                    return before;
+                }
+                loom::thread::yield_now();
+            }
+        }
+    }
 }
 
 pub(crate) mod thread {
@@ -53,8 +115,18 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 
@@ -81,10 +153,54 @@ impl<T> RwLock<T> {
     }
 }
 
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RwLock").finish_non_exhaustive()
     }
+}
+
+/// `std::sync::OnceLock`, modelled: who finds the value sees all that was done to make it.
+pub(crate) struct OnceLock<T> {
+    value: std::sync::OnceLock<T>,
+    is_set: AtomicBool,
+    making: Mutex<()>,
+}
+
+impl<T> OnceLock<T> {
+    pub(crate) fn new() -> Self {
+        Self { value: std::sync::OnceLock::new(), is_set: AtomicBool::new(false), making: Mutex::new(()) }
+    }
+
+    pub(crate) fn get(&self) -> Option<&T> {
+        if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
+    }
+
+    pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        let _making = self.making.lock();
+        let value = self.value.get_or_init(make);
+        self.is_set.store(true, Ordering::Release);
+        value
+    }
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// See the one that ships.
+pub(crate) fn lock_bit(word: &atomic::AtomicU64, bit: u64) -> u64 {
+    word.lock_bit(bit)
 }
 
 /// A bounded channel of many senders and one receiver, from a lock and two conditions.

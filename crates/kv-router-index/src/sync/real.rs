@@ -3,15 +3,15 @@
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 
-pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::{Arc, OnceLock};
 
-pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Panicked;
 use super::rank::ROSTER;
 
 pub(crate) mod atomic {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 pub(crate) mod channel {
@@ -26,6 +26,26 @@ pub(crate) mod thread {
     /// Starts a named thread.
     pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
         std::thread::Builder::new().name(name).spawn(run)
+    }
+}
+
+/// Sets a bit that is a lock, once it is clear. Gives the word before; whoever stores one without the bit unlocks.
+#[inline]
+pub(crate) fn lock_bit(word: &atomic::AtomicU64, bit: u64) -> u64 {
+    use atomic::Ordering::{Acquire, Relaxed};
+    let mut attempt = 0;
+    loop {
+        let before = word.load(Relaxed);
+        if before & bit == 0 && word.compare_exchange_weak(before, before | bit, Acquire, Relaxed).is_ok() {
+            return before;
+        }
+        // A holder that was preempted needs this CPU more than we do.
+        if attempt < 32 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+        attempt += 1;
     }
 }
 

@@ -1,8 +1,10 @@
 //! Every interleaving, within bounds, of a few operations on the real types: `cargo xtask loom`.
 //!
 //! docs/locking.md says which claim each model checks, and `cargo xtask loom --mutate` that each can fail. A
-//! model has at most three threads of at most two operations each, and two preemptions.
+//! model has at most three threads of at most two operations each, and two preemptions; one where two take minutes.
 #![cfg(kv_router_loom)]
+
+mod paged;
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,9 +23,14 @@ use parking_lot::Mutex;
 
 /// Runs every interleaving of `run` and says how many there were.
 fn model(name: &str, run: impl Fn() + Send + Sync + 'static) {
+    model_with(2, name, run);
+}
+
+/// The same with at most so many preemptions, or as many as LOOM_MAX_PREEMPTIONS says.
+fn model_with(preemptions: usize, name: &str, run: impl Fn() + Send + Sync + 'static) {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(2); // or what LOOM_MAX_PREEMPTIONS says
+    builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = 20_000;
     let (before, started) = (RUNS.load(Ordering::Relaxed), Instant::now());
     builder.check(move || {
@@ -76,6 +83,10 @@ fn with_thread(
 
 /// What a lookup says of some workers, and that it names no other and none twice.
 fn scores<const N: usize>(tree: &ConcurrentRadixTree, query: &[u64], workers: [u64; N]) -> [u32; N] {
+    scores_of(tree, query, workers)
+}
+
+fn scores_of<const N: usize>(tree: &impl PrefixIndex, query: &[u64], workers: [u64; N]) -> [u32; N] {
     let query: Vec<_> = query.iter().copied().map(LocalBlockHash::new).collect();
     let overlaps = tree.find(&query);
     let scores = workers.map(|worker| overlaps.blocks(rank(worker)));
