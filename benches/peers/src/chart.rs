@@ -70,7 +70,7 @@ pub fn ratios(results: &[(String, u32, Ratios, Option<ConcurrentRatios>)]) -> Re
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
+            .position(SeriesLabelPosition::UpperRight)
             .background_style(WHITE.mix(0.9))
             .border_style(BLACK.mix(0.3))
             .label_font(("sans-serif", 13))

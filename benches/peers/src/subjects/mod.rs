@@ -3,7 +3,7 @@
 //! Whatever is not the index's own work happens in the untimed calls: events and queries are turned into its own owned
 //! form before the clock starts, answers are read after it stopped. Between [`Script::next`] returning and its next call
 //! lies the timed part. That turns the loop inside out, because one peer has no other way in: it is handed a queue and
-//! keeps the thread (see [`compressed`](mod@compressed)).
+//! keeps the thread (see `compressed.rs`).
 
 mod chain;
 mod compressed;
