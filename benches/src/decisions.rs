@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use kv_router::{
-    BlockSize, Booking, EventBatch, ExternalSequenceHash, Incarnation, KvEvent, LocalBlockHash, RouteRequest,
-    Router, RouterConfig, StoredBlock, Tier, WorkerId, WorkerSpec,
+    BlockSize, Booking, Capacity, EventBatch, ExternalSequenceHash, Incarnation, KvEvent, LocalBlockHash,
+    QueueConfig, RouteRequest, Router, RouterConfig, StoredBlock, Tier, WorkerId, WorkerSpec,
 };
 
 const BLOCK_TOKENS: u32 = 16;
@@ -27,10 +28,21 @@ pub struct Setup {
     pub ranks: u32,
     /// Share of the ranks that holds the prefix of a request, in percent.
     pub held_percent: u64,
+    /// Whether requests come in by [`Router::admit`], past a queue in which nobody waits, or by [`Router::route`].
+    pub queue: Queueing,
     /// Threads that decide.
     pub threads: usize,
     /// Decisions to time on each thread.
     pub decisions: usize,
+}
+
+/// How requests come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queueing {
+    /// Without a queue.
+    Off,
+    /// With one.
+    On,
 }
 
 /// What was measured.
@@ -88,7 +100,13 @@ fn run(router: &Router, setup: Setup, thread: u64, barrier: &Barrier) -> (Vec<Du
         let prompt = prompt(number * setup.threads as u64 + thread);
         let request = RouteRequest::from_hashes(&prompt, (PROMPT_BLOCKS * u64::from(BLOCK_TOKENS)) as usize);
         let before = Instant::now();
-        let decision = router.route(&request);
+        let decision = match setup.queue {
+            Queueing::Off => router.route(&request).ok(),
+            Queueing::On => {
+                let ticket = router.admit(&request).ok();
+                ticket.and_then(|ticket| ticket.try_take().ok()).and_then(Result::ok)
+            }
+        };
         if started.is_some() {
             times.push(before.elapsed());
         }
@@ -115,11 +133,16 @@ fn prefix_block(family: u64, block: u64) -> LocalBlockHash {
 
 fn fleet(setup: Setup) -> Result<Router, Box<dyn Error>> {
     let block_size = BlockSize::new(BLOCK_TOKENS)?;
-    let config = RouterConfig::new(block_size);
+    let mut config = RouterConfig::new(block_size);
+    if setup.queue == Queueing::On {
+        config.filters.wait_prefill = Some(1.0);
+        config.queue = Some(QueueConfig::default());
+    }
+    let capacity = Capacity { batched_tokens: NonZeroU32::new(1 << 20), total_blocks: None };
     let router = Router::builder(config).seed(1).build()?;
     for worker in 0..u64::from(setup.ranks) {
         let id = WorkerId::new(worker);
-        router.join(id, WorkerSpec::new(block_size))?;
+        router.join(id, WorkerSpec::new(block_size).with_capacity(capacity))?;
         let events =
             (0..FAMILIES).filter(|family| holds(worker, *family, setup.held_percent)).map(stored).collect();
         router.apply(&EventBatch {

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use clap::Parser;
 use kv_router_benches::chart;
 use kv_router_benches::corpus::{Corpus, Op};
-use kv_router_benches::decisions::{Setup, measure as measure_decisions};
+use kv_router_benches::decisions::{Queueing, Setup, measure as measure_decisions};
 use kv_router_benches::open_loop::{Ladder, Point, Threads, find_knee, run};
 use kv_router_benches::serial::{self, Work};
 use kv_router_benches::source::Source;
@@ -171,36 +171,48 @@ fn decisions(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout();
     writeln!(
         out,
-        "{:>6}{:>8}{:>8}{:>12}{:>10}{:>10}",
-        "ranks", "held", "threads", "per second", "p50 us", "p99 us"
+        "{:>6}{:>8}{:>8}{:>8}{:>12}{:>10}{:>10}",
+        "ranks", "held", "queue", "threads", "per second", "p50 us", "p99 us"
     )?;
-    for ranks in [8, 64, 512, 4_000] {
-        for held_percent in [1, 10, 100] {
-            for threads in [1, 2] {
-                let decisions = if args.quick { 5_000 } else { 50_000 };
-                let figures = measure_decisions(Setup { ranks, held_percent, threads, decisions })?;
-                let micros = [figures.p50, figures.p99].map(|time| time.as_secs_f64() * 1e6);
-                let [p50, p99] = micros;
-                writeln!(
-                    out,
-                    "{ranks:>6}{held_percent:>7}%{threads:>8}{:>12.0}{p50:>10.2}{p99:>10.2}",
-                    figures.per_second
-                )?;
-                if let Some(file) = &mut json {
-                    let line = json!({
-                        "ranks": ranks,
-                        "held_percent": held_percent,
-                        "threads": threads,
-                        "decisions_per_second": figures.per_second.round(),
-                        "p50_us": p50,
-                        "p99_us": p99,
-                    });
-                    writeln!(file, "{line}")?;
-                }
-            }
+    for setup in decision_setups(args) {
+        let Setup { ranks, held_percent, queue, threads, .. } = setup;
+        let figures = measure_decisions(setup)?;
+        let [p50, p99] = [figures.p50, figures.p99].map(|time| time.as_secs_f64() * 1e6);
+        let queue = if queue == Queueing::On { "on" } else { "off" };
+        writeln!(
+            out,
+            "{ranks:>6}{held_percent:>7}%{queue:>8}{threads:>8}{:>12.0}{p50:>10.2}{p99:>10.2}",
+            figures.per_second
+        )?;
+        if let Some(file) = &mut json {
+            let line = json!({
+                "ranks": ranks,
+                "held_percent": held_percent,
+                "queue": queue,
+                "threads": threads,
+                "decisions_per_second": figures.per_second.round(),
+                "p50_us": p50,
+                "p99_us": p99,
+            });
+            writeln!(file, "{line}")?;
         }
     }
     Ok(())
+}
+
+/// Every cell of the table of decisions.
+fn decision_setups(args: &Args) -> Vec<Setup> {
+    let decisions = if args.quick { 5_000 } else { 50_000 };
+    let mut setups = Vec::new();
+    for ranks in [8, 64, 512, 4_000] {
+        for held_percent in [1, 10, 100] {
+            for queue in [Queueing::Off, Queueing::On] {
+                let cell = |threads| Setup { ranks, held_percent, queue, threads, decisions };
+                setups.extend([1, 2].map(cell));
+            }
+        }
+    }
+    setups
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Entry>, Box<dyn Error>> {

@@ -10,7 +10,7 @@ pub struct Demand<'a> {
     /// The gateway's name for the request, if it must be unique or released by name.
     pub request: Option<RequestId>,
     /// Which try of the request this is, from 0, for gateways that send it again when a worker fails. Tells a late end
-    /// of one try from that of the next: see [`LoadTracker::end_attempt`].
+    /// of one try from that of the next: see [`LoadTracker::end_attempt`](crate::LoadTracker::end_attempt).
     pub attempt: u32,
     /// Prompt tokens that the worker still has to compute, that is without those in its cache. At most
     /// [`MAX_PREFILL_TOKENS`](Self::MAX_PREFILL_TOKENS).
@@ -32,7 +32,7 @@ impl Demand<'_> {
 #[non_exhaustive]
 pub struct WorkerLoad {
     /// Prompt tokens of requests whose prefill has not completed. Foreign load, by engine reports, is part of this and
-    /// of the other two: [`LoadTracker::report`].
+    /// of the other two: [`LoadTracker::report`](crate::LoadTracker::report).
     pub prefill_tokens: u64,
     /// Blocks held by requests: prompt blocks, each distinct one once; private and output blocks, each.
     pub blocks: u64,
@@ -40,7 +40,7 @@ pub struct WorkerLoad {
     pub requests: u32,
 }
 
-/// A request that [`LoadTracker::expire_idle`] gave up on.
+/// A request that [`LoadTracker::expire_idle`](crate::LoadTracker::expire_idle) gave up on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expired {
@@ -56,15 +56,15 @@ pub struct Expired {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadStats {
-    /// Ranks known. Limit: [`LoadConfig::max_ranks`].
+    /// Ranks known. Limit: [`LoadConfig::max_ranks`](crate::LoadConfig::max_ranks).
     pub ranks: u64,
-    /// Requests in flight. Limit: [`LoadConfig::max_requests`].
+    /// Requests in flight. Limit: [`LoadConfig::max_requests`](crate::LoadConfig::max_requests).
     pub requests: u64,
     /// Ids of those that have one.
     pub request_ids: u64,
-    /// Attempts that ended before they were booked, and are kept out. Limit: [`LoadConfig::max_tombstones`].
+    /// Attempts that ended before they were booked, and are kept out. Limit: [`LoadConfig::max_tombstones`](crate::LoadConfig::max_tombstones).
     pub tombstones: u64,
-    /// Prompt blocks stored. Limit: [`LoadConfig::max_prompt_blocks`].
+    /// Prompt blocks stored. Limit: [`LoadConfig::max_prompt_blocks`](crate::LoadConfig::max_prompt_blocks).
     pub prompt_blocks: u64,
     /// Runs of prompt blocks between two forks, at most twice the requests.
     pub prompt_runs: u64,

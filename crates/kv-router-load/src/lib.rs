@@ -46,6 +46,9 @@
 //! | keep one request counted, and report its progress | [`Booking`], from [`LoadTracker::book`] |
 //! | compare all ranks in one decision | [`LoadSnapshot`], filled by [`LoadTracker::snapshot_into`] |
 //! | know when a rank has room again | [`LoadListener`], in the [`Hooks`] of [`LoadTracker::with_hooks`] |
+//! | count what engines report beside it | [`LoadTracker::report`] with an [`EngineReport`] |
+//! | share load with other routers | a [`JournalConfig`] in the [`Hooks`], and a [`ReplicaSync`] |
+//! | end requests in any order | [`LoadTracker::end_attempt`] |
 //! | know who leaked | [`Expired`], from [`LoadTracker::expire_idle`] |
 //!
 //! # Guarantees
@@ -56,10 +59,12 @@
 //! * A prompt block shared by several requests of one rank counts once there. Everything else counts each.
 //! * Expiry follows inactivity, never age.
 //! * The three numbers of one rank always belong together. Numbers of two ranks may be a few bookings apart.
-//! * Requests, ranks and stored prompt blocks are bounded by [`LoadConfig`]; [`LoadTracker::stats`] shows the use.
+//! * Foreign load is what an engine reports beyond our bookings of that moment: nothing counts twice.
+//! * Replicas whose messages are lost, repeated or reordered agree in the end; a dead one's bookings expire.
+//! * Requests, ranks, tombstones and stored prompt blocks are bounded by [`LoadConfig`]; [`LoadTracker::stats`] shows the use.
 //!
-//! Deliberately absent: a clock (every call takes `now`), threads (the caller decides when to sweep), any idea of
-//! what a worker can bear, and any knowledge of its cache.
+//! Deliberately absent: a clock (every call takes `now`), threads (the caller decides when to sweep), sockets (the
+//! caller moves messages), any judgement of what a worker can bear, and any knowledge of its cache.
 //!
 //! # Cost
 //!

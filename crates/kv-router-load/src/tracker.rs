@@ -31,7 +31,7 @@ use crate::{
 ///
 /// Ranks are spread over eight reader-writer locks by their name. Ids have one mutex, taken while a rank lock is
 /// held and never the other way round; no two rank locks are held at once. No caller's code runs under a lock: a
-/// [`LoadListener`] is called after it.
+/// [`LoadListener`](crate::LoadListener) is called after it.
 ///
 /// # Panics
 ///

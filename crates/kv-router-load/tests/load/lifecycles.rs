@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::common::{Clock, check_empty, demand, rank, tracker};
-use kv_router_load::{BookError, Booking, BookingState, LoadSnapshot, LoadTracker};
+use kv_router_load::{BookError, Booking, BookingState, EngineReport, LoadSnapshot, LoadTracker};
 use kv_router_types::{RequestId, SequenceHash, WorkerId, WorkerRank};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -23,6 +23,8 @@ enum Step {
     Remove(WorkerRank),
     RemoveWorker(u64),
     Add(WorkerRank),
+    Report(WorkerRank, Option<u64>, Option<u64>, Option<u32>),
+    ExpireReports,
 }
 
 fn ranks() -> impl Strategy<Value = WorkerRank> {
@@ -47,6 +49,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => ranks().prop_map(Step::Remove),
         1 => (0..4u64).prop_map(Step::RemoveWorker),
         3 => ranks().prop_map(Step::Add),
+        2 => (ranks(), prop::option::of(0..300u64), prop::option::of(0..30u64), prop::option::of(0..8u32))
+            .prop_map(|(worker, tokens, blocks, requests)| Step::Report(worker, tokens, blocks, requests)),
+        1 => Just(Step::ExpireReports),
     ]
 }
 
@@ -65,6 +70,8 @@ struct Entry {
 #[derive(Default)]
 struct Model {
     ranks: BTreeSet<WorkerRank>,
+    /// What engines reported beyond what was booked.
+    foreign: BTreeMap<WorkerRank, (u64, u64, u32)>,
     requests: BTreeMap<usize, Entry>,
 }
 
@@ -74,6 +81,12 @@ impl Model {
     }
 
     fn load(&self, worker: WorkerRank) -> (u64, u64, u32) {
+        let booked = self.booked(worker);
+        let foreign = self.foreign.get(&worker).copied().unwrap_or_default();
+        (booked.0 + foreign.0, booked.1 + foreign.1, booked.2 + foreign.2)
+    }
+
+    fn booked(&self, worker: WorkerRank) -> (u64, u64, u32) {
         let prompts: BTreeSet<_> = self.of(worker).flat_map(|entry| &entry.prompt).collect();
         let own: u64 = self.of(worker).map(|entry| u64::from(entry.private + entry.output)).sum();
         let tokens = self.of(worker).map(|entry| entry.tokens).sum();
@@ -214,6 +227,7 @@ impl Run {
                 let load = self.tracker.remove_rank(worker);
                 assert_eq!(load.map(|load| (load.prefill_tokens, load.blocks, load.requests)), expected);
                 self.model.requests.retain(|_, entry| entry.worker != worker);
+                self.model.foreign.remove(&worker);
             }
             Step::RemoveWorker(worker) => {
                 let worker = WorkerId::new(worker);
@@ -221,10 +235,29 @@ impl Run {
                 self.model.ranks.retain(|rank| rank.worker != worker);
                 assert_eq!(self.tracker.remove_worker(worker), before - self.model.ranks.len());
                 self.model.requests.retain(|_, entry| entry.worker.worker != worker);
+                self.model.foreign.retain(|rank, _| rank.worker != worker);
             }
             Step::Add(worker) => {
                 self.tracker.add_rank(worker).unwrap();
                 self.model.ranks.insert(worker);
+            }
+            Step::Report(worker, prefill_tokens, blocks, requests) => {
+                let report = EngineReport { prefill_tokens, blocks, requests };
+                let known = self.model.ranks.contains(&worker);
+                assert_eq!(self.tracker.report(worker, &report, now), known);
+                if known {
+                    let booked = self.model.booked(worker);
+                    let foreign = (
+                        prefill_tokens.unwrap_or(0).saturating_sub(booked.0),
+                        blocks.unwrap_or(0).saturating_sub(booked.1),
+                        requests.unwrap_or(0).saturating_sub(booked.2),
+                    );
+                    self.model.foreign.insert(worker, foreign);
+                }
+            }
+            Step::ExpireReports => {
+                let expired = self.tracker.expire_reports(now, Duration::ZERO);
+                assert_eq!(expired, std::mem::take(&mut self.model.foreign).len());
             }
         }
     }
@@ -271,6 +304,7 @@ proptest! {
         run.bookings.clear();
         run.model.requests.clear();
         run.check();
+        run.step(Step::ExpireReports);
         check_empty(&run.tracker, run.model.ranks.len() as u64);
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 const TTL: Duration = Duration::from_secs(300);
 
 #[test]
-fn the_life_of_a_request() {
+fn section_6_the_life_of_a_request() {
     let (clock, worker) = (Clock::start(), rank(1, 0));
     let tracker = tracker(&[worker]);
     let booking = tracker.book(worker, demand(Some(9), 40, &blocks(&[1, 2, 3]), 1), clock.at(0)).unwrap();
@@ -35,7 +35,7 @@ fn the_life_of_a_request() {
 }
 
 #[test]
-fn output_ends_the_prefill_when_nobody_said_so() {
+fn section_6_output_ends_the_prefill_when_nobody_said_so() {
     let (clock, worker) = (Clock::start(), rank(1, 0));
     let tracker = tracker(&[worker]);
     let booking = tracker.book(worker, demand(None, 40, &[], 0), clock.at(0)).unwrap();
@@ -59,7 +59,7 @@ fn a_shared_prefix_counts_once() {
 }
 
 #[test]
-fn a_cancelled_request_leaves_the_worker_idle() {
+fn section_6_a_cancelled_request_leaves_the_worker_idle() {
     let (clock, worker) = (Clock::start(), rank(1, 0));
     let tracker = tracker(&[worker]);
     drop(tracker.book(worker, demand(Some(1), 99, &blocks(&[1]), 1), clock.at(0)).unwrap());
@@ -70,7 +70,7 @@ fn a_cancelled_request_leaves_the_worker_idle() {
 }
 
 #[test]
-fn expiry_follows_inactivity_and_never_age() {
+fn section_6_expiry_follows_inactivity_and_never_age() {
     let (clock, worker) = (Clock::start(), rank(1, 0));
     let tracker = tracker(&[worker]);
     let live = tracker.book(worker, demand(Some(1), 10, &blocks(&[1, 2]), 0), clock.at(0)).unwrap();
@@ -110,7 +110,7 @@ fn every_kind_of_report_is_activity_and_time_never_goes_back() {
 }
 
 #[test]
-fn a_duplicate_is_refused_on_every_worker_and_changes_nothing() {
+fn section_6_a_duplicate_is_refused_on_every_worker_and_changes_nothing() {
     let (clock, one, two) = (Clock::start(), rank(1, 0), rank(2, 0));
     let tracker = tracker(&[one, two]);
     let booking = tracker.book(one, demand(Some(7), 10, &blocks(&[1]), 0), clock.at(0)).unwrap();
@@ -125,7 +125,7 @@ fn a_duplicate_is_refused_on_every_worker_and_changes_nothing() {
 }
 
 #[test]
-fn a_release_before_its_booking_leaves_nothing_behind() {
+fn section_6_a_release_before_its_booking_leaves_nothing_behind() {
     let (clock, worker) = (Clock::start(), rank(1, 0));
     let tracker = tracker(&[worker]);
     assert_eq!(tracker.release_request(RequestId::new(7)), None);

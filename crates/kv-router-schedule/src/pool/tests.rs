@@ -44,7 +44,7 @@ fn check(costs: &[f64], temperature: f64, expected: &[f64]) {
 }
 
 #[test]
-fn softmax_over_costs_normalised_by_their_range() {
+fn section_6_softmax_over_costs_normalised_by_their_range() {
     check(&[10.0, 20.0, 30.0], 0.5, &[0.6652, 0.2447, 0.0900]);
     check(&[1010.0, 1020.0, 1030.0], 0.5, &[0.6652, 0.2447, 0.0900]);
     check(&[0.3, 0.1, 0.2], 0.5, &[0.0900, 0.6652, 0.2447]);

@@ -13,7 +13,7 @@ use crate::common::{
 };
 
 #[test]
-fn the_worked_example() {
+fn section_6_the_worked_example() {
     let traits = WorkerTraits::default();
     let selector = with_filters(|filters| filters.busy_decode = Some(0.8));
     let mut candidates = [
@@ -32,7 +32,7 @@ fn the_worked_example() {
 }
 
 #[test]
-fn every_term_of_the_cost() {
+fn section_6_every_term_of_the_cost() {
     let traits = WorkerTraits::default();
     let selector = with_cost(|cost| {
         cost.prefill_load_scale = 2.0;
@@ -55,7 +55,7 @@ fn every_term_of_the_cost() {
 }
 
 #[test]
-fn credit_never_cancels_the_prefill_of_others() {
+fn section_6_credit_never_cancels_the_prefill_of_others() {
     let traits = WorkerTraits::default();
     let chasing = with_cost(|cost| cost.device_weight = 5.0);
     let terms = chasing.cost(&request(60), &candidate(&traits, 1, 60, 100, 0));
@@ -66,7 +66,7 @@ fn credit_never_cancels_the_prefill_of_others() {
 }
 
 #[test]
-fn a_backlog_decays_device_credit_alone() {
+fn section_6_a_backlog_decays_device_credit_alone() {
     let traits = WorkerTraits::default();
     let decaying = with_cost(|cost| cost.credit_decay = 1.0);
     let mut warm = candidate(&traits, 1, 40, 60, 0);
@@ -81,7 +81,7 @@ fn a_backlog_decays_device_credit_alone() {
 }
 
 #[test]
-fn staleness_discounts_or_excludes() {
+fn section_6_staleness_discounts_or_excludes() {
     let traits = WorkerTraits::default();
     let selector = with_filters(|filters| {
         filters.recovering = StaleRule::Credit(0.5);
@@ -98,7 +98,7 @@ fn staleness_discounts_or_excludes() {
 }
 
 #[test]
-fn each_filter_in_its_order() {
+fn section_6_each_filter_in_its_order() {
     let fit = WorkerTraits {
         taints: taints(&["gpu=h200", "zone=a"]),
         adapters: Adapters::Only(vec!["sql".into()]),
@@ -163,7 +163,7 @@ fn each_filter_in_its_order() {
 }
 
 #[test]
-fn pins_and_lists_are_exact() {
+fn section_6_pins_and_lists_are_exact() {
     let traits = WorkerTraits::default();
     let mut candidates = [0, 1, 2].map(|dp| candidate(&traits, 7, 10 * dp, 0, 0));
     candidates[1].worker = rank(7, 1);
@@ -185,7 +185,7 @@ fn pins_and_lists_are_exact() {
 }
 
 #[test]
-fn preferred_taints_give_way_when_nobody_who_is_eligible_has_them() {
+fn section_6_preferred_taints_give_way_when_nobody_who_is_eligible_has_them() {
     let near = WorkerTraits { taints: taints(&["zone=a"]), ..WorkerTraits::default() };
     let far = WorkerTraits::default();
     let preferred = taints(&["zone=a"]);
@@ -208,7 +208,7 @@ fn preferred_taints_give_way_when_nobody_who_is_eligible_has_them() {
 }
 
 #[test]
-fn nobody_left_says_what_is_missing() {
+fn section_6_nobody_left_says_what_is_missing() {
     let traits = WorkerTraits::default();
     let selector =
         with_filters(|filters| (filters.busy_decode, filters.cold) = (Some(0.5), StaleRule::Exclude));
@@ -236,7 +236,7 @@ fn nobody_left_says_what_is_missing() {
 }
 
 #[test]
-fn a_bad_knob_is_refused_by_name() {
+fn section_6_a_bad_knob_is_refused_by_name() {
     let cost = CostConfig { temperature: f64::NAN, ..CostConfig::default() };
     assert_eq!(Selector::new(cost, FilterConfig::default()).unwrap_err().field, "temperature");
     let filters = FilterConfig { busy_prefill: Some(-1.0), ..FilterConfig::default() };
@@ -244,7 +244,7 @@ fn a_bad_knob_is_refused_by_name() {
 }
 
 #[test]
-fn the_same_seed_repeats_and_another_differs() {
+fn section_6_the_same_seed_repeats_and_another_differs() {
     let traits = WorkerTraits::default();
     let candidates = [1, 2, 3, 4].map(|worker| candidate(&traits, worker, 0, 0, 0));
     let picks = |seed| -> Vec<usize> {
@@ -258,7 +258,7 @@ fn the_same_seed_repeats_and_another_differs() {
 }
 
 #[test]
-fn extreme_loads_do_not_break_the_order() {
+fn section_6_extreme_loads_do_not_break_the_order() {
     let traits = WorkerTraits::default();
     let mut full = candidate(&traits, 1, u32::MAX, 0, u64::MAX);
     full.prefill_tokens = u64::MAX;

@@ -1,7 +1,8 @@
 //! Faults that users of such routers reported.
 
 use kv_router_schedule::{
-    Candidate, Scratch, SelectError, Shortage, SplitMix64, StreamFreshness, WorkerTraits,
+    Candidate, Scratch, SelectError, SelectRequest, Shortage, SplitMix64, Spread, StreamFreshness,
+    WorkerTraits,
 };
 
 use crate::common::{candidate, capacity, check_winner, choose, request, selector, with_cost, with_filters};
@@ -20,7 +21,7 @@ fn picks(candidates: &[Candidate<'_>], draws: u32, temperature: f64) -> Vec<u32>
 }
 
 #[test]
-fn equal_workers_share_equally() {
+fn section_6_equal_workers_share_equally() {
     let traits = WorkerTraits::default();
     let candidates = [1, 2, 3, 4].map(|worker| candidate(&traits, worker, 0, 0, 0));
     for temperature in [0.0, 0.7] {
@@ -82,7 +83,7 @@ fn long_prompts_count_by_their_tokens() {
 }
 
 #[test]
-fn overload_follows_the_load_and_never_sticks() {
+fn section_6_overload_follows_the_load_and_never_sticks() {
     let traits = WorkerTraits::default();
     let selector = with_filters(|filters| filters.busy_prefill = Some(1.0));
     let mut only = candidate(&traits, 1, 60, 0, 0);
@@ -122,4 +123,24 @@ fn a_small_weight_lets_load_decide_first() {
     let candidates =
         [candidate(&traits, 1, 60, 0, 41), candidate(&traits, 2, 0, 0, 40), candidate(&traits, 3, 9, 0, 40)];
     check_winner(&load_first, &request(60), &candidates, 2);
+}
+
+/// Sixteen routers whose view of the load is the same, and stale: one worker is idle.
+#[test]
+fn many_routers_do_not_herd_onto_one_idle_worker() {
+    let traits = WorkerTraits::default();
+    let fleet: Vec<_> =
+        (0..20).map(|worker| candidate(&traits, worker, 0, 0, if worker == 7 { 0 } else { 5 })).collect();
+    let most = |spread| {
+        let mut picks = [0; 20];
+        for router in 0..16 {
+            let request = SelectRequest { spread, ..request(60) };
+            let (mut entropy, mut scratch) = (SplitMix64::new(router), Scratch::new());
+            let candidates = fleet.iter().copied();
+            picks[selector().select(&request, candidates, &mut entropy, &mut scratch).unwrap().position] += 1;
+        }
+        picks.into_iter().max().unwrap()
+    };
+    assert_eq!(most(Spread::Lowest), 16);
+    assert!(most(Spread::TwoChoices { within_blocks: 10 }) <= 5);
 }

@@ -25,13 +25,13 @@ impl Bell {
             return;
         }
         // Work runs code of the caller's: should it panic, the next ring must not find somebody at work for ever.
-        let _rest = Rest(&self.0);
+        let rest = Rest(&self.0);
         loop {
             // Acquire: what was done before the rings so far is seen by the work. Only this thread writes BUSY.
             self.0.swap(BUSY, Ordering::AcqRel);
             work();
             if self.0.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                std::mem::forget(_rest);
+                std::mem::forget(rest);
                 return;
             }
         }
