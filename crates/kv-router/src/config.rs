@@ -4,12 +4,15 @@ use std::error::Error;
 use std::fmt;
 
 use kv_router_hash::{HashScheme, Window};
-use kv_router_index::RadixConfig;
+use kv_router_index::PositionalConfigError;
+use kv_router_index::paged::PagedConfigError;
 use kv_router_load::{JournalConfig, LoadConfig, LoadConfigError};
 use kv_router_schedule::{
     ConfigError, CostConfig, FilterConfig, NoSessions, QueueConfig, QueueConfigError, SessionConfig, Spread,
 };
 use kv_router_types::BlockSize;
+
+use crate::index::IndexConfig;
 
 /// Everything that a router is built from.
 #[derive(Clone, Debug)]
@@ -33,8 +36,8 @@ pub struct RouterConfig {
     pub journal: Option<JournalConfig>,
     /// Bounds of the load tracker; its `max_ranks` bounds the fleet.
     pub load: LoadConfig,
-    /// Bounds of the index.
-    pub index: RadixConfig,
+    /// Which index, and its bounds. Default: the paged one.
+    pub index: IndexConfig,
     /// The longest prompt accepted, in tokens. Default 4,194,304. It bounds the memory and the time of a decision.
     pub max_prompt_tokens: usize,
 }
@@ -51,7 +54,7 @@ impl RouterConfig {
             sessions: SessionConfig::default(),
             journal: None,
             load: LoadConfig::default(),
-            index: RadixConfig::default(),
+            index: IndexConfig::default(),
             max_prompt_tokens: 1 << 22,
         }
     }
@@ -69,6 +72,10 @@ pub enum BuildError {
     Sessions(NoSessions),
     /// A bound of the queue is out of range.
     Queue(QueueConfigError),
+    /// A bound of the paged index is out of range.
+    PagedIndex(PagedConfigError),
+    /// A setting of the positional index is out of range.
+    PositionalIndex(PositionalConfigError),
     /// `max_prompt_tokens` is below one block, or above what a booking can count.
     MaxPromptTokens {
         /// The refused value.
@@ -83,6 +90,8 @@ impl fmt::Display for BuildError {
             Self::Load(error) => error.fmt(f),
             Self::Queue(error) => error.fmt(f),
             Self::Sessions(error) => error.fmt(f),
+            Self::PagedIndex(error) => error.fmt(f),
+            Self::PositionalIndex(error) => error.fmt(f),
             Self::MaxPromptTokens { given } => {
                 write!(f, "max_prompt_tokens is {given}: choose at least one block and at most {}", u32::MAX)
             }
@@ -97,6 +106,8 @@ impl Error for BuildError {
             Self::Load(error) => Some(error),
             Self::Queue(error) => Some(error),
             Self::Sessions(error) => Some(error),
+            Self::PagedIndex(error) => Some(error),
+            Self::PositionalIndex(error) => Some(error),
             Self::MaxPromptTokens { .. } => None,
         }
     }

@@ -61,12 +61,17 @@ pub use config::{BuildError, RouterConfig};
 pub use decision::Decision;
 pub use error::{AdmitError, JoinError, LeaveError, RouteError};
 pub use fleet::WorkerSpec;
+pub use index::IndexConfig;
 pub use ingest::{ApplyBatchError, BatchReport, EventCounters, RankStatus};
 pub use request::RouteRequest;
 pub use router::{Router, RouterBuilder, RouterStats};
 
 pub use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window};
-pub use kv_router_index::{Certainty, Occupancy, Overlap, Overlaps, RadixConfig};
+pub use kv_router_index::paged::{PagedConfig, PagedConfigError};
+pub use kv_router_index::{
+    Certainty, ConcurrentRadixConfig, Occupancy, Overlap, Overlaps, PositionalConfig, PositionalConfigError,
+    RadixConfig,
+};
 pub use kv_router_load::{
     Booking, BookingState, EngineReport, JournalConfig, LoadConfig, LoadTracker, WorkerLoad,
 };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kv_router_hash::HashScheme;
-use kv_router_index::{FindOptions, Occupancy, Overlaps, RadixTree};
+use kv_router_index::{FindOptions, Occupancy, Overlaps};
 use kv_router_load::{
     Demand, EngineReport, Expired, Hooks, LoadListener, LoadStats, LoadTracker, RankCapacity, WorkerLoad,
 };
@@ -21,7 +21,6 @@ use crate::admit::{Doorbell, Lobby, Ticket, admit, ring};
 use crate::clock::{Clock, SystemClock};
 use crate::core::Core;
 use crate::fleet::{Fleet, Rank};
-use crate::index::Locked;
 use crate::ingest::{ApplyBatchError, BatchReport, RankStatus, Stream};
 use crate::pool::Pool;
 use crate::seed::Seeds;
@@ -45,7 +44,8 @@ const IDLE_ROOMS: usize = 64;
 ///
 /// # Locking
 ///
-/// Events of one rank apply one after the other. Lookups take the index's read lock, an event its write lock.
+/// Events of one rank apply one after the other, those of different ranks side by side. Lookups take no lock of the
+/// paged index; the others say in their documentation what they take.
 /// Candidates are scored without any lock.
 ///
 /// # Panics
@@ -66,7 +66,8 @@ pub struct RouterBuilder {
 
 impl RouterBuilder {
     /// The seed of all draws. Equal seeds and equal calls on one thread give equal decisions. Default 0; give each
-    /// replica of a router its own, or they all break ties alike.
+    /// replica of a router its own, or they all break ties alike; where prompts come from strangers a random one, since
+    /// it goes into the hash of the index too.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -99,7 +100,7 @@ impl RouterBuilder {
         }
         let core = Arc::new(Core {
             selector,
-            index: Box::new(Locked::new(RadixTree::with_config(&config.index))),
+            index: config.index.build(seed)?,
             load,
             fleet: RwLock::default(),
             membership: Mutex::new(()),
