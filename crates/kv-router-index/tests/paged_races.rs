@@ -120,6 +120,40 @@ fn no_sum_over_pages_the_other_way_round() {
     );
 }
 
+/// The page grows behind a hole, which is filled then. There never was a moment at which the rank held just the blocks
+/// that were in the page before it grew.
+#[test]
+fn no_end_where_the_page_ended_before() {
+    race(
+        &[(ONE, store(None, 1..=300)), (ONE, remove([2]))],
+        &[
+            (ONE, store(Some(300), 301..=310)),
+            (ONE, store(Some(1), [2])),
+            (ONE, remove([2])),
+            (ONE, remove((301..=310).rev())),
+        ],
+        1..=310,
+        &[(ONE, &[1, 310])],
+    );
+}
+
+/// The end of a page is cut off though nobody's reach became less, and written again with other content.
+#[test]
+fn no_hold_behind_what_was_cut_off() {
+    race(
+        &[(ONE, store(None, 1..=2)), (TWO, store(None, 1..=2))],
+        &[
+            (ONE, store(Some(2), 3..=9)),
+            (ONE, remove([3])),
+            (ONE, remove((4..=9).rev())),
+            (TWO, store(Some(2), 23..=29)),
+            (TWO, remove((23..=29).rev())),
+        ],
+        1..=9,
+        &[(ONE, &[2, 9]), (TWO, &[2])],
+    );
+}
+
 /// The end of a page is cut off and written again with other content, for another rank.
 #[test]
 fn no_hold_on_content_that_was_not_its_own() {

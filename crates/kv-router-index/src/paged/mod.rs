@@ -62,6 +62,7 @@
 //!
 //! A rank's lane, then pages from parent to child, then a segment of the table, then an allocator. Each is held for one
 //! event, one page, one entry, one allocation.
+//! `docs/locking.md` in the repository says which model checks which claim.
 mod audit;
 mod branches;
 mod chunks;

@@ -2,7 +2,9 @@
 //!
 //! What a reader may rely on: a page whose `state` word is the same after reading as before has not been recycled,
 //! has not had memory taken away or overwritten that the reader may have seen, and no rank's reach in it has shrunk.
-//! Growth does not change the version; every such change is one store that makes a legal answer of its own.
+//! Growth does not change the version; every such change is one store that makes a legal answer of its own. But a reader
+//! that compares the content before it reads the holders may find a holder that is longer than the page was: then it
+//! has seen two states, and starts again.
 
 use super::branches::bit;
 use super::chunks::Chunks;

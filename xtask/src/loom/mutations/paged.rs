@@ -5,7 +5,6 @@ use super::Mutation;
 const HOLDERS: &str = "crates/kv-router-index/src/paged/holders.rs";
 const PAGES: &str = "crates/kv-router-index/src/paged/pages.rs";
 const LINES: &str = "crates/kv-router-index/src/paged/lines.rs";
-const PAGE: &str = "crates/kv-router-index/src/paged/page.rs";
 const EDGES: &str = "crates/kv-router-index/src/paged/edges.rs";
 const TIERS: &str = "crates/kv-router-index/src/paged/tiers.rs";
 const SHARED: &str = "crates/kv-router-index/src/paged/shared.rs";
@@ -24,7 +23,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "say that a rank shrinks before it does",
         file: HOLDERS,
         find: "word.store(entry.0, Ordering::Release);\n        if entry.reach() < before.reach() || entry.tiers() != before.tiers() {\n            self.bump();\n        }",
-        replace: "if entry.reach() < before.reach() || entry.tiers() != before.tiers() {\n            self.bump();\n        }\n        word.store(entry.0, Ordering::Release);",
+        replace: "if entry.reach() < before.reach() || entry.tiers() != before.tiers() {\n            self.bump();\n        }\n        self.word(lines, self.holders(), index).store(entry.0, Ordering::Release);",
         model: "paged_hole_then_store_below",
     },
     Mutation {
@@ -60,7 +59,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: PAGES,
         find: "        fence(Ordering::Release);\n        write(self.lines.at(extent), shape.len()",
         replace: "        write(self.lines.at(extent), shape.len()",
-        model: "paged_end_written_anew",
+        model: "paged_end_written_anew_by_another",
     },
     Mutation {
         name: "do not say that the content moved",
@@ -82,13 +81,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         find: "fence(Ordering::Release);\n        Extent { line, class }",
         replace: "Extent { line, class }",
         model: "paged_lines_used_again",
-    },
-    Mutation {
-        name: "use a page again under its old version",
-        file: PAGE,
-        find: "self.state |= ALIVE;\n        self.bump();",
-        replace: "self.state |= ALIVE;\n        self.publish();",
-        model: "paged_page_used_again",
     },
     Mutation {
         name: "make a page below the root without looking again",
@@ -144,7 +136,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: SHARED,
         find: "self.slots.retire(slot);\n        let mut graves",
         replace: "self.slots.recycle(slot);\n        let mut graves",
-        model: "paged_slot_used_again",
+        model: "paged_slot_kept_while_pages_name_it",
     },
     Mutation {
         name: "report a rank that was cleared",
