@@ -54,7 +54,8 @@ impl Branches {
     pub(super) fn add(&self, lines: &Lines, page: &mut Locked<'_>, offset: usize) {
         let (shape, content) = (page.shape(), page.content());
         let children = content.children();
-        let mut list = self.list(lines, page.page());
+        // With one child or none there is no list, and no need to look.
+        let mut list = if children > 1 { self.list(lines, page.page()) } else { None };
         if list.is_none() && children > 0 && offset != shape.top() {
             let mut new = List { lines, extent: lines.allocate(2), len: 0 };
             new.insert(0, shape.top(), u64::from(children));
@@ -73,7 +74,8 @@ impl Branches {
     /// Notes that one page less hangs at the offset.
     pub(super) fn remove(&self, lines: &Lines, page: &mut Locked<'_>, offset: usize) {
         let children = page.content().children() - 1;
-        let Some(mut list) = self.list(lines, page.page()) else {
+        let list = if children > 0 { self.list(lines, page.page()) } else { None };
+        let Some(mut list) = list else {
             let shape: Shape = page.shape();
             let top = if children == 0 { 0 } else { shape.top() };
             return page.set_children(children, top, |filter| if children == 0 { 0 } else { filter });

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use super::names::MAX_RECORDS;
+use super::names::MAX_NAMES;
 use super::words::MAX_SLOTS;
 
 /// Limits of a [`PagedIndex`](super::PagedIndex), checked when it is made.
@@ -32,7 +32,7 @@ impl PagedConfig {
             value if value > max => Err(PagedConfigError { field: name, value, max }),
             _ => Ok(()),
         };
-        field("max_names_per_rank", self.max_names_per_rank, MAX_RECORDS)?;
+        field("max_names_per_rank", self.max_names_per_rank, MAX_NAMES)?;
         field("max_nodes", self.max_nodes, Self::MAX_NODES)?;
         field("max_ranks", self.max_ranks, MAX_SLOTS)
     }

@@ -88,6 +88,16 @@ impl Edges {
         None
     }
 
+    /// Reads what a change at the hash will need.
+    #[inline]
+    pub(super) fn touch(&self, hash: EdgeHash) {
+        let segment = &self.segments[hash.segment()];
+        let current = segment.current.load(Ordering::Relaxed);
+        if let Some(table) = segment.tables[(current & 0xff) as usize].get() {
+            std::hint::black_box(table[hash.tag() as usize & (table.len() - 1)].0[0].load(Ordering::Relaxed));
+        }
+    }
+
     /// The segment of the hash, for changes. Innermost lock but the allocators'.
     pub(super) fn lock(&self, hash: EdgeHash) -> LockedSegment<'_> {
         let segment = &self.segments[hash.segment()];

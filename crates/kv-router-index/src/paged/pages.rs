@@ -1,5 +1,7 @@
 //! The tree of pages that all ranks share, and every change of its shape.
 
+use std::hint::black_box;
+
 use kv_router_types::{LocalBlockHash, StoredBlock};
 
 use super::branches::Branches;
@@ -76,6 +78,15 @@ impl Pages {
     pub(super) fn local(&self, header: &Header, at: usize) -> LocalBlockHash {
         let line = &self.lines.at(header.content().extent())[at / LINE];
         LocalBlockHash::new(line.0[at % LINE].load(Ordering::Relaxed))
+    }
+
+    /// Reads what going on at that offset of a page will need. Nothing depends on what is there.
+    #[inline]
+    pub(super) fn touch(&self, page: u32, at: usize) {
+        if page != ROOT {
+            let lines = self.lines.at(self.headers.at(page).content().extent());
+            black_box(lines.get(at / LINE).map_or(0, |line| line.0[0].load(Ordering::Relaxed)));
+        }
     }
 
     /// How many of the page's blocks from `at` on are the same as `wanted`.
@@ -217,7 +228,10 @@ impl Pages {
     /// Frees a page that has neither holders nor children, then its parent if that is left with none, and so on.
     fn free_page(&self, mut page: u32) {
         loop {
-            let shape = self.headers.at(page).shape();
+            let header = self.headers.at(page);
+            let shape = header.shape();
+            // Far away, and each lock waits for what is on its way: ask for all before the first.
+            self.edges.touch(self.hash(shape.parent(), shape.offset(), header.first()));
             if shape.parent() == ROOT {
                 let mut locked = self.headers.lock(page);
                 if locked.is_alive() && locked.shape().parent() == ROOT && is_abandoned(&locked) {

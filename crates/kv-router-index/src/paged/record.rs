@@ -1,50 +1,71 @@
 //! What one rank holds of one page: private to the rank's writer.
 
+use std::ops::Range;
+
 use kv_router_types::{StoredBlock, Tier, TierSet};
 
-use super::words::{Entry, Mask, ROOT};
+use super::held::Held;
+use super::words::{Entry, ROOT};
 
 const DEVICE: TierSet = TierSet::only(Tier::Device);
 
-/// One rank's part of one page.
+/// One rank's part of one page: one cache line, what is rare behind a pointer.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Record {
-    pub(super) held: Mask,
     /// The name of each held block, by offset; what stands at a hole means nothing.
     pub(super) names: Vec<u64>,
-    /// The tiers of each name, as long as `names`; empty when every name is on the device alone.
-    tiers: Vec<TierSet>,
-    /// [`ROOT`] when the record is free.
-    pub(super) page: u32,
-    /// Where the entry is in the page's list, last time we looked.
-    pub(super) hint: u32,
+    pub(super) held: Held,
+    /// The tiers of each name, as long as `names`; none when every name is on the device alone.
+    tiers: Option<Box<Vec<TierSet>>>,
     /// What readers see.
     pub(super) entry: Entry,
+    /// [`ROOT`] when the record is free.
+    pub(super) page: u32,
+    /// Where the entry is in the page's list, last time we looked; 65,535 for any greater number.
+    hint: u16,
     /// Whether the entry may be out of date.
     pub(super) is_dirty: bool,
 }
 
 impl Record {
     pub(super) fn free() -> Self {
-        Self::new(ROOT, 0, Entry::NONE)
+        Self::new(ROOT, Entry::NONE)
     }
 
-    pub(super) fn new(page: u32, hint: u32, entry: Entry) -> Self {
-        Self {
-            held: Mask::default(),
-            names: Vec::new(),
-            tiers: Vec::new(),
-            page,
-            hint,
-            entry,
-            is_dirty: false,
-        }
+    pub(super) fn new(page: u32, entry: Entry) -> Self {
+        Self { names: Vec::new(), held: Held::default(), tiers: None, entry, page, hint: 0, is_dirty: false }
+    }
+
+    pub(super) fn hint(&self) -> u32 {
+        u32::from(self.hint)
+    }
+
+    /// A hint is verified: one that does not fit costs a search.
+    #[inline]
+    pub(super) fn set_hint(&mut self, hint: u32) {
+        self.hint = hint.try_into().unwrap_or(u16::MAX);
     }
 
     /// Whether every name is on the device alone.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.tiers.is_empty()
+        self.tiers.is_none()
+    }
+
+    /// Whether the block at an offset is held by that name.
+    #[inline]
+    pub(super) fn is_at(&self, at: usize, name: u64) -> bool {
+        self.names.get(at) == Some(&name) && self.held.contains(at)
+    }
+
+    /// The offset of the held block with that name, if it is in the range.
+    #[inline]
+    pub(super) fn find(&self, near: Range<usize>, name: u64) -> Option<usize> {
+        let end = near.end.min(self.names.len());
+        let mut offsets = near.start..end;
+        // The last first: that is what engines extend and free.
+        offsets.rfind(|&at| self.names[at] == name && self.held.contains(at))
     }
 
     /// Names blocks from `from` on, none of which was held, all on the device.
@@ -75,39 +96,54 @@ impl Record {
         }
         if self.names.len() < len {
             self.names.resize(len, 0);
-            if !self.tiers.is_empty() {
-                self.tiers.resize(len, DEVICE);
+            if let Some(tiers) = &mut self.tiers {
+                tiers.resize(len, DEVICE);
             }
         }
     }
 
     pub(super) fn tiers(&self, at: usize) -> TierSet {
-        self.tiers.get(at).copied().unwrap_or(DEVICE)
+        self.tiers.as_ref().and_then(|tiers| tiers.get(at)).copied().unwrap_or(DEVICE)
     }
 
     pub(super) fn set_tiers(&mut self, at: usize, tiers: TierSet) {
-        if self.tiers.is_empty() && tiers == DEVICE {
+        if self.tiers.is_none() && tiers == DEVICE {
             return;
         }
-        self.tiers.resize(self.names.len(), DEVICE);
-        self.tiers[at] = tiers;
+        let all = self.tiers.get_or_insert_default();
+        all.resize(self.names.len(), DEVICE);
+        all[at] = tiers;
     }
 
     /// Gives back memory beyond the last held block, and the tiers when they say nothing.
+    #[inline]
     pub(super) fn trim(&mut self) {
         let end = self.held.end();
         self.names.truncate(end);
-        self.tiers.truncate(end);
         if self.names.capacity() > 2 * end + 16 {
             self.names.shrink_to(end + end / 4);
         }
-        if !self.tiers.is_empty() && self.held.iter().all(|at| self.tiers(at) == DEVICE) {
-            self.tiers = Vec::new();
+        if let Some(tiers) = &mut self.tiers {
+            tiers.truncate(end);
+            if self.held.iter().all(|at| self.tiers(at) == DEVICE) {
+                self.tiers = None;
+            }
         }
     }
 
     /// Bytes allocated beside the record.
     pub(super) fn bytes(&self) -> usize {
-        self.names.capacity() * 8 + self.tiers.capacity()
+        let tiers = self.tiers.as_ref().map_or(0, |tiers| size_of::<Vec<TierSet>>() + tiers.capacity());
+        self.names.capacity() * 8 + tiers + self.held.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_one_line() {
+        assert_eq!(size_of::<Record>(), 64);
     }
 }

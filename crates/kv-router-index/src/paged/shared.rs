@@ -151,7 +151,7 @@ impl Shared {
             self.buried.fetch_sub(1, Ordering::Relaxed);
             match grave.records.pop() {
                 Some(record) if record.page != ROOT => {
-                    self.pages.unhold(record.page, grave.slot, record.hint);
+                    self.pages.unhold(record.page, grave.slot, record.hint());
                 }
                 Some(_) => {}
                 None => {

@@ -236,11 +236,6 @@ impl Mask {
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, at: usize) {
-        self.0[at / 64] &= !(1 << (at % 64));
-    }
-
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
@@ -269,6 +264,23 @@ impl Mask {
         range.insert_range(from, count);
         range.0.iter_mut().zip(&self.0).for_each(|(word, own)| *word &= own);
         range
+    }
+
+    /// The first `count` blocks.
+    pub(super) fn first(count: usize) -> Self {
+        let mut mask = Self::default();
+        mask.insert_range(0, count);
+        mask
+    }
+
+    /// Takes `count` blocks from `from` out.
+    pub(super) fn remove_range(&mut self, from: usize, count: usize) {
+        let (mut at, end) = (from, from + count);
+        while at < end {
+            let here = (end - at).min(64 - at % 64);
+            self.0[at / 64] &= !((u64::MAX >> (64 - here)) << (at % 64));
+            at += here;
+        }
     }
 
     /// Adds `count` blocks from `from`; false when one of them was in already.
@@ -305,19 +317,6 @@ impl Mask {
         let last = self.0.iter().rposition(|&word| word != 0);
         last.map_or(0, |index| index * 64 + 64 - self.0[index].leading_zeros() as usize)
     }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().enumerate().flat_map(|(index, &word)| {
-            let mut rest = word;
-            std::iter::from_fn(move || {
-                let at = rest.trailing_zeros() as usize;
-                (rest != 0).then(|| {
-                    rest &= rest - 1;
-                    index * 64 + at
-                })
-            })
-        })
-    }
 }
 
 #[cfg(test)]
@@ -330,24 +329,27 @@ mod tests {
         #[test]
         fn a_mask_is_a_set(bits in prop::collection::btree_set(0usize..PAGE_BLOCKS, 0..40), from in 0usize..PAGE_BLOCKS, len in 0usize..PAGE_BLOCKS) {
             let len = len.min(PAGE_BLOCKS - from);
+            let all = |mask: &Mask| (0..PAGE_BLOCKS).filter(|&at| mask.contains(at)).collect::<Vec<_>>();
             let mut mask = Mask::default();
             bits.iter().for_each(|&at| mask.insert(at));
-            prop_assert_eq!(mask.iter().collect::<Vec<_>>(), bits.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(all(&mask), bits.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(mask.end(), bits.last().map_or(0, |at| at + 1));
             prop_assert_eq!(mask.reach(), (0..).take_while(|at| bits.contains(at)).count());
             let part = mask.part(from, len);
-            prop_assert_eq!(part.iter().collect::<Vec<_>>(), bits.range(from..from + len).copied().collect::<Vec<_>>());
+            prop_assert_eq!(all(&part), bits.range(from..from + len).copied().collect::<Vec<_>>());
             let mut rest = mask;
             rest.remove_all(&part);
             prop_assert_eq!(rest.count(), mask.count() - part.count());
             rest.insert_all(&part);
             prop_assert_eq!(rest, mask);
+            rest.remove_range(from, len);
+            prop_assert_eq!(rest.count(), mask.count() - part.count());
             let fresh = mask.insert_range(from, len);
             prop_assert_eq!(fresh, bits.range(from..from + len).next().is_none());
-            let mut all = bits.clone();
-            all.extend(from..from + len);
-            prop_assert_eq!(mask.count(), all.len());
-            prop_assert_eq!(mask.reach(), (0..).take_while(|at| all.contains(at)).count());
+            let mut union = bits.clone();
+            union.extend(from..from + len);
+            prop_assert_eq!(mask.count(), union.len());
+            prop_assert_eq!(mask.reach(), (0..).take_while(|at| union.contains(at)).count());
         }
 
         #[test]

@@ -1,6 +1,18 @@
-//! The lane's other half: copies that go, and what readers are told of it.
+//! Copies that go, and what readers are told of it.
 
-use super::*;
+use std::hint::black_box;
+
+use kv_router_types::{ExternalSequenceHash, Tier, TierSet};
+
+use super::{AHEAD, Lane, each_name};
+use crate::Applied;
+use crate::paged::names::Place;
+use crate::paged::pages::Pages;
+use crate::paged::record::Record;
+use crate::paged::shared::Shared;
+use crate::paged::table::Home;
+use crate::paged::tiers::LOWER;
+use crate::paged::words::{Entry, Mask, PAGE_BLOCKS};
 
 impl Lane {
     pub(super) fn remove(&mut self, shared: &Shared, tier: Tier, names: &[ExternalSequenceHash]) -> Applied {
@@ -10,43 +22,77 @@ impl Lane {
             for (home, name) in homes.iter_mut().zip(names) {
                 *home = self.names.home(name.get());
             }
-            self.names.touch(&homes[..names.len()]);
-            for (name, &home) in names.iter().zip(&homes) {
-                removed += u64::from(self.remove_one(name.get(), home, tier));
-            }
+            let homes = &homes[..names.len()];
+            self.names.touch(homes);
+            removed += if tier == Tier::Device && self.twins.is_empty() {
+                self.remove_runs(&shared.pages, names, homes)
+            } else {
+                names.iter().map(|name| u64::from(self.remove_one(name.get(), tier))).sum()
+            };
         }
         let unknown = names.len() as u64 - removed;
         let applied = Applied { removed, unknown, ..Applied::default() };
         self.copies -= applied.removed;
         self.flush_all(&shared.pages);
         let records = &self.records;
-        self.names.shrink(|each| each_name(records, each));
+        self.names.shrink(records.len(), |each| each_name(records, each));
         applied
     }
 
-    /// Whether there was such a copy.
-    #[inline]
-    pub(super) fn remove_one(&mut self, name: u64, home: Home, tier: Tier) -> bool {
-        let Self { names, records, twins, dirty, .. } = self;
-        let found = names.find(home, |place| records[place.record()].names[place.offset()] == name);
-        let Some(found) = found else { return self.remove_twin(name, tier) };
-        let record = &mut records[found.place.record()];
-        if tier != Tier::Device || !record.is_plain() || !twins.is_empty() {
-            return self.remove_copy(found, tier);
+    /// Removes names from the device where there are no twins, in runs: engines free a chain from its end, and some
+    /// name a chain from its beginning.
+    fn remove_runs(&mut self, pages: &Pages, names: &[ExternalSequenceHash], homes: &[Home]) -> u64 {
+        let (mut at, mut removed) = (0, 0);
+        while let Some(name) = names.get(at) {
+            let guess = self.next_removed;
+            let is_guessed =
+                self.records.get(guess.record()).is_some_and(|record| record.is_at(guess.offset(), name.get()));
+            let found = if is_guessed {
+                Some(guess)
+            } else {
+                self.names.find(homes[at], name.get(), &self.records)
+            };
+            let Some(place) = found else {
+                at += 1;
+                continue;
+            };
+            let record = &self.records[place.record()];
+            if !record.is_plain() {
+                removed += u64::from(self.remove_copy(name.get(), place, Tier::Device));
+                at += 1;
+                continue;
+            }
+            if !record.is_dirty {
+                // Needed when this is shown to readers.
+                black_box(pages.headers.at(record.page).holders());
+            }
+            let Run { lowest, count, is_rising } = run(record, place.offset(), &names[at..]);
+            let first = Place::new(place.record() as u32, lowest);
+            for index in 0..count {
+                let step = if is_rising { index } else { count - 1 - index };
+                self.names.remove(homes[at + index], first.after(step));
+            }
+            self.records[place.record()].held.remove_range(lowest, count);
+            self.mark(place.record());
+            // Most go on towards the beginning; at the beginning of a page nobody knows.
+            let next = if is_rising { (lowest + count) % PAGE_BLOCKS } else { lowest.saturating_sub(1) };
+            self.next_removed = Place::new(place.record() as u32, next);
+            at += count;
+            removed += count as u64;
         }
-        names.remove(found);
-        record.held.remove(found.place.offset());
-        if !record.is_dirty {
-            record.is_dirty = true;
-            dirty.push(found.place.record() as u32);
-        }
-        true
+        removed
     }
 
-    /// The same where there may be other copies or other names.
-    #[cold]
-    pub(super) fn remove_copy(&mut self, found: Found, tier: Tier) -> bool {
-        let place = found.place;
+    /// Whether there was such a copy.
+    fn remove_one(&mut self, name: u64, tier: Tier) -> bool {
+        match self.find(name) {
+            Some(place) => self.remove_copy(name, place, tier),
+            None => self.remove_twin(name, tier),
+        }
+    }
+
+    /// The copy of a first name.
+    fn remove_copy(&mut self, name: u64, place: Place, tier: Tier) -> bool {
         let record = &mut self.records[place.record()];
         let tiers = record.tiers(place.offset());
         if !tiers.contains(tier) {
@@ -54,7 +100,7 @@ impl Lane {
         }
         let rest = tiers.without(tier);
         if rest.is_empty() {
-            self.take_first(found);
+            self.take_first(name, place);
         } else {
             record.set_tiers(place.offset(), rest);
         }
@@ -62,8 +108,7 @@ impl Lane {
         true
     }
 
-    #[cold]
-    pub(super) fn remove_twin(&mut self, name: u64, tier: Tier) -> bool {
+    fn remove_twin(&mut self, name: u64, tier: Tier) -> bool {
         let Some((place, tiers)) = self.twins.get(name).filter(|(_, tiers)| tiers.contains(tier)) else {
             return false;
         };
@@ -78,26 +123,14 @@ impl Lane {
     }
 
     /// Takes the first name of a place away. If it has another, that is the first now; else the block is gone.
-    #[inline]
-    pub(super) fn take_first(&mut self, found: Found) {
-        let place = found.place;
-        self.names.remove(found);
+    pub(super) fn take_first(&mut self, name: u64, place: Place) {
+        self.names.remove(self.names.home(name), place);
         let record = &mut self.records[place.record()];
-        if !self.twins.is_empty()
-            && let Some((name, tiers)) = self.twins.take_at(place)
-        {
+        if let Some((name, tiers)) = self.twins.take_at(place) {
             record.name(place.offset(), name, tiers);
             self.names.insert(self.names.home(name), place);
         } else {
-            record.held.remove(place.offset());
-        }
-    }
-
-    #[inline]
-    pub(super) fn mark(&mut self, record: usize) {
-        if !self.records[record].is_dirty {
-            self.records[record].is_dirty = true;
-            self.dirty.push(record as u32);
+            record.held.remove_range(place.offset(), 1);
         }
     }
 
@@ -108,14 +141,16 @@ impl Lane {
         }
     }
 
-    pub(super) fn flush(&mut self, pages: &Pages, at: u32) {
+    fn flush(&mut self, pages: &Pages, at: u32) {
         let Some(slot) = self.slot else { return };
         let record = &mut self.records[at as usize];
         record.is_dirty = false;
+        record.held.tidy();
         if record.held.is_empty() {
-            pages.unhold(record.page, slot, record.hint);
-            self.by_page.remove(record.page);
+            let page = record.page;
+            pages.unhold(page, slot, record.hint());
             *record = Record::free();
+            self.by_page.remove(page, at, &self.records);
             self.free_records.push(at);
             return;
         }
@@ -128,7 +163,7 @@ impl Lane {
             return;
         }
         let mut page = pages.headers.lock(record.page);
-        record.hint = page.set_holder(&pages.lines, entry, record.hint);
+        record.set_hint(page.set_holder(&pages.lines, entry, record.hint()));
         record.entry = entry;
         if entry.end() < before.end() && before.end() == page.shape().len() {
             pages.trim(&mut page);
@@ -139,7 +174,7 @@ impl Lane {
 
     /// A tier record that says where the best copies are, 0 when all are on the device.
     #[cold]
-    pub(super) fn tier_record(&self, pages: &Pages, at: u32) -> u32 {
+    fn tier_record(&self, pages: &Pages, at: u32) -> u32 {
         let record = &self.records[at as usize];
         let mut best = [Mask::default(); LOWER];
         for offset in record.held.iter() {
@@ -164,4 +199,33 @@ impl Lane {
         *self = Self { is_dead: self.is_dead, ..Self::new(self.rank) };
         applied
     }
+}
+
+/// Names of a removal that are in sequence in one record.
+struct Run {
+    lowest: usize,
+    count: usize,
+    /// Whether the first name has the lowest offset.
+    is_rising: bool,
+}
+
+/// The longest run of names that begins at `offset`, in either direction.
+#[inline]
+fn run(record: &Record, offset: usize, names: &[ExternalSequenceHash]) -> Run {
+    let mut count = 1;
+    while let Some(name) = names.get(count)
+        && count <= offset
+        && record.is_at(offset - count, name.get())
+    {
+        count += 1;
+    }
+    if count > 1 {
+        return Run { lowest: offset + 1 - count, count, is_rising: false };
+    }
+    while let Some(name) = names.get(count)
+        && record.is_at(offset + count, name.get())
+    {
+        count += 1;
+    }
+    Run { lowest: offset, count, is_rising: count > 1 }
 }
