@@ -15,6 +15,7 @@ use super::shared::Shared;
 use super::table::Seat;
 use super::twins::Twins;
 use crate::{Applied, ApplyError};
+use leave::Direction;
 use tails::Tails;
 use walk::Job;
 
@@ -36,6 +37,10 @@ pub(super) struct Lane {
     tails: Tails,
     /// Where the next removal will most likely begin.
     next_removed: Place,
+    /// How it will most likely go on.
+    direction: Direction,
+    /// Whether removals came in no order lately.
+    is_scattered: bool,
     /// Names times tiers.
     copies: u64,
     dirty: Vec<u32>,
@@ -74,6 +79,8 @@ impl Lane {
             twins: Twins::default(),
             tails: Tails::default(),
             next_removed: Place::default(),
+            direction: Direction::default(),
+            is_scattered: false,
             copies: 0,
             dirty: Vec::new(),
             seats: Vec::new(),

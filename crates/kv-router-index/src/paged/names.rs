@@ -239,5 +239,5 @@ fn spread(name: u64) -> u64 {
 
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "conformance"))]
 mod tests;

@@ -31,7 +31,8 @@ impl PageMap {
     /// The record of a page.
     #[inline]
     pub(super) fn get(&self, page: u32, records: &[Record]) -> Option<u32> {
-        let found = self.0.find(self.home(page), |record| (records[record as usize].page == page).then_some(record));
+        let found =
+            self.0.find(self.home(page), |record| (records[record as usize].page == page).then_some(record));
         found.map(|(_, record)| record)
     }
 

@@ -9,15 +9,18 @@ use super::words::{Entry, ROOT};
 
 const DEVICE: TierSet = TierSet::only(Tier::Device);
 
+/// What stands for a name where no block is held. An engine may use it for a name all the same.
+const HOLE: u64 = 0;
+
 /// One rank's part of one page: one cache line, what is rare behind a pointer.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Record {
-    /// The name of each held block, by offset; what stands at a hole means nothing.
+    /// The name of each held block, by offset, and [`HOLE`] where none is. Beyond the last held block anything.
     pub(super) names: Vec<u64>,
     pub(super) held: Held,
     /// The tiers of each name, as long as `names`; none when every name is on the device alone.
-    tiers: Option<Box<Vec<TierSet>>>,
+    tiers: Option<Box<Tiers>>,
     /// What readers see.
     pub(super) entry: Entry,
     /// [`ROOT`] when the record is free.
@@ -27,6 +30,10 @@ pub(super) struct Record {
     /// Whether the entry may be out of date.
     pub(super) is_dirty: bool,
 }
+
+/// One word in the record, not three.
+#[derive(Debug, Default)]
+struct Tiers(Vec<TierSet>);
 
 impl Record {
     pub(super) fn free() -> Self {
@@ -53,19 +60,27 @@ impl Record {
         self.tiers.is_none()
     }
 
-    /// Whether the block at an offset is held by that name.
+    /// Whether the block at an offset is held by that name. Mostly without a look at which blocks are held.
     #[inline]
     pub(super) fn is_at(&self, at: usize, name: u64) -> bool {
-        self.names.get(at) == Some(&name) && self.held.contains(at)
+        at < self.held.end() && self.names.get(at) == Some(&name) && (name != HOLE || self.held.contains(at))
     }
 
     /// The offset of the held block with that name, if it is in the range.
     #[inline]
     pub(super) fn find(&self, near: Range<usize>, name: u64) -> Option<usize> {
-        let end = near.end.min(self.names.len());
-        let mut offsets = near.start..end;
         // The last first: that is what engines extend and free.
-        offsets.rfind(|&at| self.names[at] == name && self.held.contains(at))
+        let mut offsets = near.start..near.end.min(self.held.end());
+        offsets.rfind(|&at| self.is_at(at, name))
+    }
+
+    /// Gives up `count` blocks from `from` on. [`Held::tidy`] is still to be called.
+    #[inline]
+    pub(super) fn give_up(&mut self, from: usize, count: usize) {
+        self.held.remove_range(from, count);
+        if from < self.held.end() {
+            self.names[from..from + count].fill(HOLE);
+        }
     }
 
     /// Names blocks from `from` on, none of which was held, all on the device.
@@ -97,20 +112,20 @@ impl Record {
         if self.names.len() < len {
             self.names.resize(len, 0);
             if let Some(tiers) = &mut self.tiers {
-                tiers.resize(len, DEVICE);
+                tiers.0.resize(len, DEVICE);
             }
         }
     }
 
     pub(super) fn tiers(&self, at: usize) -> TierSet {
-        self.tiers.as_ref().and_then(|tiers| tiers.get(at)).copied().unwrap_or(DEVICE)
+        self.tiers.as_ref().and_then(|tiers| tiers.0.get(at)).copied().unwrap_or(DEVICE)
     }
 
     pub(super) fn set_tiers(&mut self, at: usize, tiers: TierSet) {
         if self.tiers.is_none() && tiers == DEVICE {
             return;
         }
-        let all = self.tiers.get_or_insert_default();
+        let all = &mut self.tiers.get_or_insert_default().0;
         all.resize(self.names.len(), DEVICE);
         all[at] = tiers;
     }
@@ -124,7 +139,7 @@ impl Record {
             self.names.shrink_to(end + end / 4);
         }
         if let Some(tiers) = &mut self.tiers {
-            tiers.truncate(end);
+            tiers.0.truncate(end);
             if self.held.iter().all(|at| self.tiers(at) == DEVICE) {
                 self.tiers = None;
             }
@@ -133,7 +148,7 @@ impl Record {
 
     /// Bytes allocated beside the record.
     pub(super) fn bytes(&self) -> usize {
-        let tiers = self.tiers.as_ref().map_or(0, |tiers| size_of::<Vec<TierSet>>() + tiers.capacity());
+        let tiers = self.tiers.as_ref().map_or(0, |tiers| size_of::<Tiers>() + tiers.0.capacity());
         self.names.capacity() * 8 + tiers + self.held.bytes()
     }
 }

@@ -15,7 +15,7 @@ const AWAY: u32 = 16;
 const FAR: u32 = 24;
 /// The greatest number that a count or distance can have; one that gets there stays.
 const MOST: u32 = 0xff;
-/// A table grows above 3/4 of its slots, by a quarter. In fuller ones many a bucket has no room.
+/// A table grows above 3/4 of its slots, by a third. In fuller ones many a bucket has no room.
 const LOAD: (usize, usize) = (3, 4);
 
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Bucket {
 }
 
 /// Where a key belongs, until the table is written anew.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Home {
     bucket: u32,
     /// In the upper bits, where it is in a word.
@@ -144,7 +144,7 @@ impl Table {
         if bucket.field(FAR) == 0 { None } else { self.find_further(home, &mut accept) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_in<R>(
         &self,
         at: usize,
@@ -191,7 +191,7 @@ impl Table {
             return None;
         }
         let least = (wanted * LOAD.1).div_ceil(SLOTS * LOAD.0);
-        Some(least.max(self.buckets.len() * 5 / 4))
+        Some(least.max(self.buckets.len() * 4 / 3))
     }
 
     /// How many buckets would do, if most are empty.
@@ -316,3 +316,6 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,10 +24,12 @@ impl Lane {
             }
             let homes = &homes[..names.len()];
             self.names.touch(homes);
-            removed += if tier == Tier::Device && self.twins.is_empty() {
-                self.remove_runs(&shared.pages, names, homes)
-            } else {
+            removed += if tier != Tier::Device || !self.twins.is_empty() {
                 names.iter().map(|name| u64::from(self.remove_one(name.get(), tier))).sum()
+            } else if self.is_scattered {
+                self.remove_scattered(names, homes)
+            } else {
+                self.remove_runs(&shared.pages, names, homes)
             };
         }
         let unknown = names.len() as u64 - removed;
@@ -42,16 +44,15 @@ impl Lane {
     /// Removes names from the device where there are no twins, in runs: engines free a chain from its end, and some
     /// name a chain from its beginning.
     fn remove_runs(&mut self, pages: &Pages, names: &[ExternalSequenceHash], homes: &[Home]) -> u64 {
-        let (mut at, mut removed) = (0, 0);
+        let (mut at, mut removed, mut runs) = (0, 0, 0);
         while let Some(name) = names.get(at) {
             let guess = self.next_removed;
-            let is_guessed =
-                self.records.get(guess.record()).is_some_and(|record| record.is_at(guess.offset(), name.get()));
-            let found = if is_guessed {
-                Some(guess)
-            } else {
-                self.names.find(homes[at], name.get(), &self.records)
-            };
+            let is_guessed = self
+                .records
+                .get(guess.record())
+                .is_some_and(|record| record.is_at(guess.offset(), name.get()));
+            let found =
+                if is_guessed { Some(guess) } else { self.names.find(homes[at], name.get(), &self.records) };
             let Some(place) = found else {
                 at += 1;
                 continue;
@@ -66,20 +67,61 @@ impl Lane {
                 // Needed when this is shown to readers.
                 black_box(pages.headers.at(record.page).holders());
             }
-            let Run { lowest, count, is_rising } = run(record, place.offset(), &names[at..]);
+            let Run { lowest, count, direction } = run(record, place.offset(), &names[at..], self.direction);
             let first = Place::new(place.record() as u32, lowest);
             for index in 0..count {
-                let step = if is_rising { index } else { count - 1 - index };
+                let step = match direction {
+                    Direction::Rising => index,
+                    Direction::Falling => count - 1 - index,
+                };
                 self.names.remove(homes[at + index], first.after(step));
             }
-            self.records[place.record()].held.remove_range(lowest, count);
+            self.records[place.record()].give_up(lowest, count);
             self.mark(place.record());
-            // Most go on towards the beginning; at the beginning of a page nobody knows.
-            let next = if is_rising { (lowest + count) % PAGE_BLOCKS } else { lowest.saturating_sub(1) };
+            if count > 1 {
+                self.direction = direction;
+            }
+            // Past either end of the page nobody knows.
+            let next = match self.direction {
+                Direction::Rising => (lowest + count) % PAGE_BLOCKS,
+                Direction::Falling => lowest.saturating_sub(1),
+            };
             self.next_removed = Place::new(place.record() as u32, next);
             at += count;
             removed += count as u64;
+            runs += 1;
         }
+        self.is_scattered = is_scattered(runs, names.len());
+        removed
+    }
+
+    /// The same without an order to go by: finds all first, so that what is waited for comes together. A guess that
+    /// fails would have to wait for its own.
+    fn remove_scattered(&mut self, names: &[ExternalSequenceHash], homes: &[Home]) -> u64 {
+        let mut places = [None; AHEAD];
+        for ((place, name), &home) in places.iter_mut().zip(names).zip(homes) {
+            *place = self.names.find(home, name.get(), &self.records);
+        }
+        let (mut removed, mut breaks, mut before) = (0, 0, Place::default());
+        for ((place, name), &home) in places.iter().zip(names).zip(homes) {
+            let Some(place) = *place else { continue };
+            breaks += usize::from(place != before.after(1) && before != place.after(1));
+            before = place;
+            let record = &mut self.records[place.record()];
+            if !record.is_at(place.offset(), name.get()) {
+                // It came before in the same event.
+                continue;
+            }
+            if record.is_plain() {
+                self.names.remove(home, place);
+                record.give_up(place.offset(), 1);
+                self.mark(place.record());
+                removed += 1;
+            } else {
+                removed += u64::from(self.remove_copy(name.get(), place, Tier::Device));
+            }
+        }
+        self.is_scattered = is_scattered(breaks, names.len());
         removed
     }
 
@@ -130,7 +172,7 @@ impl Lane {
             record.name(place.offset(), name, tiers);
             self.names.insert(self.names.home(name), place);
         } else {
-            record.held.remove_range(place.offset(), 1);
+            record.give_up(place.offset(), 1);
         }
     }
 
@@ -201,31 +243,42 @@ impl Lane {
     }
 }
 
+/// Whether so many breaks among so many names make runs not worth while.
+fn is_scattered(breaks: usize, names: usize) -> bool {
+    breaks > 2 && breaks * 10 > names
+}
+
+/// In which order names that are in sequence go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The last block first.
+    #[default]
+    Falling,
+    Rising,
+}
+
 /// Names of a removal that are in sequence in one record.
 struct Run {
     lowest: usize,
     count: usize,
-    /// Whether the first name has the lowest offset.
-    is_rising: bool,
+    direction: Direction,
 }
 
-/// The longest run of names that begins at `offset`, in either direction.
+/// The longest run of names that begins at `offset`, preferably in that direction.
 #[inline]
-fn run(record: &Record, offset: usize, names: &[ExternalSequenceHash]) -> Run {
-    let mut count = 1;
-    while let Some(name) = names.get(count)
-        && count <= offset
-        && record.is_at(offset - count, name.get())
-    {
-        count += 1;
+fn run(record: &Record, offset: usize, names: &[ExternalSequenceHash], likely: Direction) -> Run {
+    let falling = || {
+        let further = names[1..].iter().zip((0..offset).rev());
+        let count = 1 + further.take_while(|(name, at)| record.is_at(*at, name.get())).count();
+        Run { lowest: offset + 1 - count, count, direction: Direction::Falling }
+    };
+    let rising = || {
+        let further = names[1..].iter().zip(offset + 1..);
+        let count = 1 + further.take_while(|(name, at)| record.is_at(*at, name.get())).count();
+        Run { lowest: offset, count, direction: Direction::Rising }
+    };
+    match likely {
+        Direction::Falling => Some(falling()).filter(|run| run.count > 1).unwrap_or_else(rising),
+        Direction::Rising => Some(rising()).filter(|run| run.count > 1).unwrap_or_else(falling),
     }
-    if count > 1 {
-        return Run { lowest: offset + 1 - count, count, is_rising: false };
-    }
-    while let Some(name) = names.get(count)
-        && record.is_at(offset + count, name.get())
-    {
-        count += 1;
-    }
-    Run { lowest: offset, count, is_rising: count > 1 }
 }

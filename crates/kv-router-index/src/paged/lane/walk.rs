@@ -63,8 +63,7 @@ impl Lane {
     fn enter(&mut self, job: &Job<'_>, parent: Option<&mut Locked<'_>>, at: usize, done: usize) -> Span {
         let blocks = &job.blocks[done..];
         // What is not on the device is published when it is named.
-        let first =
-            |count| Entry::new(job.slot, if job.tier == Tier::Device { count } else { 0 }, count, 0);
+        let first = |count| Entry::new(job.slot, if job.tier == Tier::Device { count } else { 0 }, count, 0);
         match job.pages.open_child(parent, at, blocks, first) {
             Opened::Created(page, count) => {
                 let record = self.add_record(Record::new(page.page(), first(count)));
