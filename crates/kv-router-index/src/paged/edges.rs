@@ -11,6 +11,7 @@
 
 use super::lines::Line;
 use super::sizes::{LINE, SEGMENT_SIZES as SIZES, SEGMENTS};
+use super::touch::touch;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -91,11 +92,12 @@ impl Edges {
     /// Reads what a change at the hash will need.
     #[inline]
     pub(super) fn touch(&self, hash: EdgeHash) {
-        let segment = &self.segments[hash.segment()];
-        let current = segment.current.load(Ordering::Relaxed);
-        if let Some(table) = segment.tables[(current & 0xff) as usize].get() {
-            std::hint::black_box(table[hash.tag() as usize & (table.len() - 1)].0[0].load(Ordering::Relaxed));
-        }
+        touch(|| {
+            let segment = &self.segments[hash.segment()];
+            let current = segment.current.load(Ordering::Relaxed);
+            let table = segment.tables[(current & 0xff) as usize].get()?;
+            Some(table[hash.tag() as usize & (table.len() - 1)].0[0].load(Ordering::Relaxed))
+        });
     }
 
     /// The segment of the hash, for changes. Innermost lock but the allocators'.

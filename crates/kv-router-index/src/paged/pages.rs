@@ -1,7 +1,5 @@
 //! The tree of pages that all ranks share, and every change of its shape.
 
-use std::hint::black_box;
-
 use kv_router_types::{LocalBlockHash, StoredBlock};
 
 use super::branches::Branches;
@@ -9,6 +7,7 @@ use super::edges::{EdgeHash, Edges};
 use super::lines::{LINE, Line, Lines, class_for, class_words};
 use super::page::{Header, Headers, Locked, State};
 use super::tiers::TierRecords;
+use super::touch::touch;
 use super::words::{Content, Entry, PAGE_BLOCKS, ROOT, Shape};
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -84,8 +83,10 @@ impl Pages {
     #[inline]
     pub(super) fn touch(&self, page: u32, at: usize) {
         if page != ROOT {
-            let lines = self.lines.at(self.headers.at(page).content().extent());
-            black_box(lines.get(at / LINE).map_or(0, |line| line.0[0].load(Ordering::Relaxed)));
+            touch(|| {
+                let lines = self.lines.at(self.headers.at(page).content().extent());
+                lines.get(at / LINE).map(|line| line.0[0].load(Ordering::Relaxed))
+            });
         }
     }
 

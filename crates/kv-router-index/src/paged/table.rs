@@ -6,6 +6,8 @@
 //! slot and lowers the count: there are no tombstones. Two words of one home that are equal are the same for all
 //! purposes, so removal needs no verification.
 
+use super::touch::touch;
+
 /// Slots in a bucket; the word after them says which are in use.
 pub(super) const SLOTS: usize = 15;
 const META: usize = SLOTS;
@@ -127,7 +129,7 @@ impl Table {
     #[inline]
     pub(super) fn touch(&self, homes: &[Home]) {
         let read = |home: &Home| self.buckets.get(home.bucket as usize).map_or(0, |bucket| bucket.0[META]);
-        std::hint::black_box(homes.iter().fold(0, |all, home| all ^ read(home)));
+        touch(|| homes.iter().fold(0, |all, home| all ^ read(home)));
     }
 
     /// The first word with the tag whose value `accept` accepts.

@@ -1,7 +1,5 @@
 //! Copies that go, and what readers are told of it.
 
-use std::hint::black_box;
-
 use kv_router_types::{ExternalSequenceHash, Tier, TierSet};
 
 use super::{AHEAD, Lane, each_name};
@@ -12,6 +10,7 @@ use crate::paged::record::Record;
 use crate::paged::shared::Shared;
 use crate::paged::table::Home;
 use crate::paged::tiers::LOWER;
+use crate::paged::touch::touch;
 use crate::paged::words::{Entry, Mask, PAGE_BLOCKS};
 
 impl Lane {
@@ -65,7 +64,7 @@ impl Lane {
             }
             if !record.is_dirty {
                 // Needed when this is shown to readers.
-                black_box(pages.headers.at(record.page).holders());
+                touch(|| pages.headers.at(record.page).holders());
             }
             let Run { lowest, count, direction } = run(record, place.offset(), &names[at..], self.direction);
             let first = Place::new(place.record() as u32, lowest);
