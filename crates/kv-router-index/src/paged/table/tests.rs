@@ -1,3 +1,5 @@
+//! The table against a map, also with hashes that send everything to one home.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
