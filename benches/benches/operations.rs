@@ -5,7 +5,8 @@ use kv_router::{BlockSize, RouteRequest, Router, RouterConfig, WorkerId, WorkerS
 use kv_router_hash::{BlockHasher, HashScheme, Prompt, Window};
 use kv_router_index::{ApplyEvents, FindOptions, Overlaps, PrefixIndex, RadixTree};
 use kv_router_schedule::{
-    Candidate, CostConfig, FilterConfig, Scratch, SelectRequest, Selector, Slate, SplitMix64, WorkerTraits,
+    Candidate, CostConfig, FilterConfig, Holding, Scratch, SelectRequest, Selector, Slate, SplitMix64,
+    WorkerTraits,
 };
 use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerRank};
 
@@ -100,9 +101,10 @@ fn choice(criterion: &mut Criterion) {
         });
         group.bench_function("slate", |bencher| {
             bencher.iter(|| {
-                let special = (0..fleet.len()).step_by(100);
+                let holding = |position| Holding { position, overlap: [20, 0, 0, 0], incoming_blocks: 60 };
+                let holdings = (0..fleet.len()).step_by(100).map(holding);
                 let rank = |position: usize| fleet.get(position).copied();
-                slate.select(&request, 60, special, rank, &mut entropy, &mut scratch)
+                slate.select(&request, 60, holdings, rank, &mut entropy, &mut scratch)
             });
         });
         group.finish();

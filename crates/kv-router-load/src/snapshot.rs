@@ -102,6 +102,11 @@ impl LoadSnapshot {
         self.changed.iter().flat_map(Clone::clone)
     }
 
+    /// The [`shared_blocks`](RankLoad::shared_blocks) of all ranks by position.
+    pub fn shared_blocks(&self) -> &[u32] {
+        &self.shared_blocks
+    }
+
     /// Positions whose [`shared_blocks`](RankLoad::shared_blocks) are not 0, each once.
     pub fn sharers(&self) -> impl Iterator<Item = usize> {
         self.sharers.iter().map(|&position| position as usize)

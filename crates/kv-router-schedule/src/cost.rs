@@ -42,14 +42,20 @@ impl CostConfig {
         self.prefill_load_scale * (f64::from(prompt_blocks) - overlap_credit) + f64::from(incoming_blocks)
     }
 
-    /// What the cached blocks are worth. `trust` is the share of it that the freshness of the rank's stream leaves.
+    /// What cached blocks are worth on a rank with `backlog` blocks of active prefill. `trust` is the share of it that
+    /// the freshness of the rank's stream leaves.
     #[inline]
-    pub(crate) fn credit(&self, request: &SelectRequest<'_>, candidate: &Candidate<'_>, trust: f64) -> f64 {
-        let blocks = |tier: Tier| f64::from(candidate.overlap[tier.index()]);
-        let incoming = f64::from(request.prompt_blocks);
+    pub(crate) fn credit(
+        &self,
+        prompt_blocks: u32,
+        overlap: &[u32; Tier::COUNT],
+        backlog: f64,
+        trust: f64,
+    ) -> f64 {
+        let blocks = |tier: Tier| f64::from(overlap[tier.index()]);
+        let incoming = f64::from(prompt_blocks);
         let mut device = self.device_weight * blocks(Tier::Device);
         if self.credit_decay > 0.0 {
-            let backlog = active_prefill_blocks(request.block_size, candidate);
             device = decayed(device, self.credit_decay, backlog, incoming);
         }
         let credit = device
@@ -69,7 +75,8 @@ impl CostConfig {
     ) -> CostTerms {
         let active_prefill_blocks = active_prefill_blocks(request.block_size, candidate);
         let incoming_prompt_blocks = f64::from(request.prompt_blocks);
-        let overlap_credit = self.credit(request, candidate, trust);
+        let overlap_credit =
+            self.credit(request.prompt_blocks, &candidate.overlap, active_prefill_blocks, trust);
         let adjusted_prefill = active_prefill_blocks + (incoming_prompt_blocks - overlap_credit);
         // Added up in this order and no other: a `Slate` keeps the first half and must come to the same bits.
         let cost = self.base(request.block_size, candidate)
@@ -88,7 +95,7 @@ impl CostConfig {
 }
 
 #[inline]
-fn active_prefill_blocks(block_size: BlockSize, candidate: &Candidate<'_>) -> f64 {
+pub(crate) fn active_prefill_blocks(block_size: BlockSize, candidate: &Candidate<'_>) -> f64 {
     to_f64(candidate.prefill_tokens) / f64::from(block_size.get())
 }
 

@@ -36,7 +36,7 @@
 //! | describe what does not change with load | [`WorkerTraits`] |
 //! | say where a request may go | [`Constraints`] |
 //! | tune | [`CostConfig`], [`FilterConfig`] |
-//! | choose among thousands, again and again | [`Slate`] |
+//! | choose among thousands, again and again | [`Slate`], a [`Holding`] for each rank that has something |
 //! | keep many routers from herding | [`Spread`] |
 //! | let requests wait | [`Queue`], walked through in a [`Pass`]; [`FilterConfig::wait_prefill`] says when |
 //! | keep a session on one worker | [`SessionTable`] |
@@ -117,5 +117,5 @@ pub use queue::{
 };
 pub use request::{Constraints, Pin, SelectRequest, Spread, WorkerSet};
 pub use select::{Preference, SelectError, Selection, Selector, Shortage};
-pub use slate::Slate;
+pub use slate::{Holding, Slate};
 pub use traits::{Adapters, RankBounds, Taint, WorkerTraits};

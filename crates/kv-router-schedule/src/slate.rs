@@ -5,8 +5,9 @@
 //! a decision adds the half that is the request's: one number for all who hold nothing of it, computed one by one for
 //! the few who do.
 
-use kv_router_types::{BlockSize, WorkerRank};
+use kv_router_types::{BlockSize, Tier, WorkerRank};
 
+use crate::cost::active_prefill_blocks;
 use crate::entropy::below;
 use crate::pool::{Contender, Rule};
 use crate::select::{Tally, trust};
@@ -14,6 +15,17 @@ use crate::{
     Candidate, Draw, Entropy, Excluded, ExclusionCounts, Preference, Scratch, SelectError, SelectRequest,
     Selection, Selector,
 };
+
+/// What one rank of a slate has of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Which rank.
+    pub position: usize,
+    /// Leading blocks of the prompt that it has cached, each at its best tier, by [`Tier::index`].
+    pub overlap: [u32; Tier::COUNT],
+    /// Blocks that it would have to hold more: see [`Candidate::incoming_blocks`].
+    pub incoming_blocks: u32,
+}
 
 /// What the filters make of a rank, whatever the request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +38,15 @@ enum Standing {
     Open,
 }
 
+/// What the credit of a rank depends on besides its overlap.
+#[derive(Clone, Copy, Debug, Default)]
+struct CreditTerms {
+    /// Prompt blocks that it has still to compute.
+    backlog: f64,
+    /// The share that the freshness of its stream leaves.
+    trust: f64,
+}
+
 /// The ranks of a fleet for many decisions of one [`Selector`]: it chooses what [`Selector::select`] would choose among
 /// the same candidates, bit for bit and draw for draw, in a fraction of the time.
 ///
@@ -34,25 +55,24 @@ enum Standing {
 ///
 /// ```
 /// use kv_router_schedule::{
-///     Candidate, CostConfig, FilterConfig, Scratch, SelectRequest, Selector, Slate, SplitMix64, WorkerTraits,
+///     Candidate, CostConfig, FilterConfig, Holding, Scratch, SelectRequest, Selector, Slate, SplitMix64, WorkerTraits,
 /// };
 /// use kv_router_types::{BlockSize, WorkerId};
 ///
 /// let selector = Selector::new(CostConfig::default(), FilterConfig::default())?;
 /// let (block_size, traits) = (BlockSize::new(16)?, WorkerTraits::default());
-/// let mut fleet: Vec<_> = (0..4_000).map(|id| Candidate::idle(WorkerId::new(id).into(), &traits)).collect();
+/// let fleet: Vec<_> = (0..4_000).map(|id| Candidate::idle(WorkerId::new(id).into(), &traits)).collect();
 /// let mut slate = Slate::new(selector, block_size);
 /// for (position, rank) in fleet.iter().enumerate() {
 ///     slate.set(position, Some(rank));
 /// }
 ///
-/// // For each request: who is special, and what a rank that is not has to hold.
-/// fleet[7].overlap = [48, 0, 0, 0];
-/// fleet.iter_mut().for_each(|rank| rank.incoming_blocks = 60);
+/// // For each request: who holds something, and what everybody else would have to hold.
 /// let request = SelectRequest::new(60, block_size);
+/// let holding = Holding { position: 7, overlap: [48, 0, 0, 0], incoming_blocks: 60 };
 /// let candidate = |position: usize| fleet.get(position).copied();
 /// let selection =
-///     slate.select(&request, 60, [7], candidate, &mut SplitMix64::new(42), &mut Scratch::new())?;
+///     slate.select(&request, 60, [holding], candidate, &mut SplitMix64::new(42), &mut Scratch::new())?;
 /// assert_eq!((selection.position, selection.cost), (7, 72.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -60,7 +80,7 @@ enum Standing {
 /// # Cost
 ///
 /// [`set`](Self::set): a few nanoseconds. A decision: one addition and two comparisons a rank, in columns that the
-/// processor takes several at a time, and one full cost for each special rank. A request with constraints is judged
+/// processor takes several at a time, and one credit for each that holds something. A request with constraints is judged
 /// candidate by candidate. A temperature or [`Spread::TwoChoices`](crate::Spread::TwoChoices) adds a copy of those who
 /// can still win.
 #[derive(Clone, Debug)]
@@ -71,6 +91,8 @@ pub struct Slate {
     /// cost is.
     base: Vec<f64>,
     standing: Vec<Standing>,
+    /// What a credit depends on besides the request.
+    credit: Vec<CreditTerms>,
     workers: Vec<WorkerRank>,
     /// Sums over `standing`.
     excluded: ExclusionCounts,
@@ -86,6 +108,7 @@ impl Slate {
             block_size,
             base: Vec::new(),
             standing: Vec::new(),
+            credit: Vec::new(),
             workers: Vec::new(),
             excluded: ExclusionCounts::default(),
             eligible: 0,
@@ -112,6 +135,7 @@ impl Slate {
     pub fn clear(&mut self) {
         self.base.clear();
         self.standing.clear();
+        self.credit.clear();
         self.workers.clear();
         (self.excluded, self.eligible, self.open) = (ExclusionCounts::default(), 0, 0);
     }
@@ -122,12 +146,17 @@ impl Slate {
         if position >= self.base.len() {
             self.base.resize(position + 1, f64::INFINITY);
             self.standing.resize(position + 1, Standing::Absent);
+            self.credit.resize(position + 1, CreditTerms::default());
             self.workers.resize(position + 1, WorkerRank::default());
         }
         self.count(self.standing[position], u32::wrapping_sub);
         let standing = rank.map_or(Standing::Absent, |rank| self.judge(rank));
         self.count(standing, u32::wrapping_add);
         self.standing[position] = standing;
+        self.credit[position] = rank.map_or_else(CreditTerms::default, |rank| CreditTerms {
+            backlog: active_prefill_blocks(self.block_size, rank),
+            trust: trust(self.selector.filter_config().stale_rule(rank.stream)),
+        });
         self.workers[position] = rank.map_or_else(WorkerRank::default, |rank| rank.worker);
         self.base[position] = match (standing, rank) {
             (Standing::Open | Standing::Above, Some(rank)) => {
@@ -163,10 +192,9 @@ impl Slate {
 
     /// Chooses among all ranks.
     ///
-    /// `special` are the positions, in any order, of the ranks that hold something of the prompt, or that would have
-    /// to hold more or less for it than `incoming_blocks`. `candidate` gives the rank at a position as it was
-    /// [`set`](Self::set), with its overlap and its incoming blocks; it is asked for the special ranks, and for all of
-    /// them when the request has constraints.
+    /// `holdings` name, in any order, the ranks that have something of the prompt, or that would have to hold more or
+    /// less for it than `incoming_blocks`. `candidate` gives the rank at a position as it was [`set`](Self::set), with
+    /// its overlap and its incoming blocks; it is asked only when the request has constraints.
     ///
     /// # Errors
     ///
@@ -175,7 +203,7 @@ impl Slate {
         &self,
         request: &SelectRequest<'_>,
         incoming_blocks: u32,
-        special: impl IntoIterator<Item = usize>,
+        holdings: impl IntoIterator<Item = Holding>,
         candidate: impl Fn(usize) -> Option<Candidate<'c>>,
         entropy: &mut impl Entropy,
         scratch: &mut Scratch,
@@ -187,7 +215,7 @@ impl Slate {
         }
         let tally = Tally { excluded: self.excluded, eligible: self.eligible, open: self.open };
         tally.check()?;
-        self.price(request, incoming_blocks, special, candidate, &mut scratch.costs);
+        self.price(request, incoming_blocks, holdings, &mut scratch.costs);
         let (position, draw) = match self.selector.rule(request) {
             Rule::Lowest => lowest(&scratch.costs, &mut scratch.groups, entropy),
             rule => {
@@ -212,25 +240,22 @@ impl Slate {
     }
 
     /// Fills `costs`: infinite for those who cannot be chosen.
-    fn price<'c>(
+    fn price(
         &self,
         request: &SelectRequest<'_>,
         incoming_blocks: u32,
-        special: impl IntoIterator<Item = usize>,
-        candidate: impl Fn(usize) -> Option<Candidate<'c>>,
+        holdings: impl IntoIterator<Item = Holding>,
         costs: &mut Vec<f64>,
     ) {
         let rules = self.selector.cost_config();
         let share = rules.share(request.prompt_blocks, 0.0, incoming_blocks);
         costs.clear();
         costs.extend(self.base.iter().map(|base| base + share));
-        for position in special {
-            let Some(candidate) = candidate(position) else { continue };
-            let Some(cost) = costs.get_mut(position) else { continue };
-            let trust = trust(self.selector.filter_config().stale_rule(candidate.stream));
-            let credit = rules.credit(request, &candidate, trust);
-            *cost =
-                self.base[position] + rules.share(request.prompt_blocks, credit, candidate.incoming_blocks);
+        for Holding { position, overlap, incoming_blocks } in holdings {
+            let Some(&CreditTerms { backlog, trust }) = self.credit.get(position) else { continue };
+            let credit = rules.credit(request.prompt_blocks, &overlap, backlog, trust);
+            costs[position] =
+                self.base[position] + rules.share(request.prompt_blocks, credit, incoming_blocks);
         }
     }
 }

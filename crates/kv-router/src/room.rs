@@ -6,8 +6,8 @@ use kv_router_hash::{BlockHasher, HashScheme, sequence_hashes_into};
 use kv_router_index::Overlaps;
 use kv_router_load::{LoadSnapshot, Membership, RankLoad};
 use kv_router_schedule::{
-    Candidate, Capacity, Entropy, Explanation, Scratch, SelectError, SelectRequest, Selection, Selector,
-    Slate, StreamFreshness,
+    Candidate, Capacity, Entropy, Explanation, Holding, Scratch, SelectError, SelectRequest, Selection,
+    Selector, Slate, StreamFreshness,
 };
 use kv_router_types::{LocalBlockHash, SequenceHash, Tier, WorkerRank};
 use rustc_hash::FxHashMap;
@@ -67,8 +67,14 @@ impl Room {
         entropy: &mut impl Entropy,
     ) -> Result<Selection, SelectError> {
         let Self { columns, slate, loads, scratch, .. } = self;
+        let holding = |position: usize| {
+            let shared = loads.shared_blocks().get(position).copied().unwrap_or(0);
+            let overlap = columns.overlap[position];
+            Holding { position, overlap, incoming_blocks: blocks.saturating_sub(shared) }
+        };
         let holders = columns.touched.iter().map(|&position| position as usize);
-        let special = holders.chain(loads.sharers().filter(|&position| columns.overlap[position] == [0; 4]));
+        let sharers = loads.sharers().filter(|&position| columns.overlap[position] == [0; Tier::COUNT]);
+        let special = holders.chain(sharers).map(holding);
         let candidate = |position| columns.candidate(position, loads, blocks);
         slate.select(request, blocks, special, candidate, entropy, scratch)
     }

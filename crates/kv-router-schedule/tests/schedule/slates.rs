@@ -1,7 +1,7 @@
 //! A slate chooses what the plain pass chooses, whatever came before.
 
 use kv_router_schedule::{
-    Candidate, CostConfig, Draw, FilterConfig, Scratch, SelectError, SelectRequest, Selector, Slate,
+    Candidate, CostConfig, Draw, FilterConfig, Holding, Scratch, SelectError, SelectRequest, Selector, Slate,
     SplitMix64, WorkerTraits,
 };
 use kv_router_types::BlockSize;
@@ -18,14 +18,15 @@ fn both(
     fleet: &[Option<Candidate<'_>>],
     seed: u64,
 ) -> [Result<kv_router_schedule::Selection, SelectError>; 2] {
-    let special = (0..fleet.len()).rev().filter(|&at| {
-        let is_special = |rank: &Candidate<'_>| rank.overlap != [0; 4] || rank.incoming_blocks != incoming;
-        fleet[at].as_ref().is_some_and(is_special)
+    let holdings = (0..fleet.len()).rev().filter_map(|position| {
+        let Candidate { overlap, incoming_blocks, .. } = fleet[position]?;
+        let is_special = overlap != [0; 4] || incoming_blocks != incoming;
+        is_special.then_some(Holding { position, overlap, incoming_blocks })
     });
     let quick = slate.select(
         request,
         incoming,
-        special,
+        holdings,
         |at| fleet.get(at).copied().flatten(),
         &mut SplitMix64::new(seed),
         &mut Scratch::new(),
@@ -141,7 +142,8 @@ fn a_slate_can_start_over() {
     slate.clear();
     assert!(slate.is_empty());
     let decide = |slate: &Slate| {
-        slate.select(&request(1), 0, [0], |_| None, &mut SplitMix64::new(1), &mut Scratch::new())
+        let nobody = Holding { position: 9, overlap: [1; 4], incoming_blocks: 0 };
+        slate.select(&request(1), 0, [nobody], |_| None, &mut SplitMix64::new(1), &mut Scratch::new())
     };
     assert!(decide(&slate).is_err());
     slate.set(0, Some(&candidate(&traits, 1, 0, 0, 0)));
