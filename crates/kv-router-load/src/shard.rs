@@ -227,9 +227,9 @@ impl Shard {
         self.slots.get(&worker).map(|&slot| &self.besides[self.position(slot)])
     }
 
-    /// By position.
-    pub(crate) fn capacities(&self) -> impl ExactSizeIterator<Item = RankCapacity> {
-        self.besides.iter().map(|besides| besides.capacity)
+    /// What the ranks at these positions can bear.
+    pub(crate) fn capacities(&self, range: Range<usize>) -> impl Iterator<Item = RankCapacity> {
+        self.besides[range].iter().map(|besides| besides.capacity)
     }
 
     /// Notes what an engine says of its load. Tells whether any of it fell; `None` when the rank is unknown.

@@ -132,7 +132,7 @@ impl LoadSnapshot {
             for range in shard.changed_since(self.seen[index]) {
                 let here = start + range.start..start + range.end;
                 self.loads[here.clone()].copy_from_slice(&shard.loads()[range.clone()]);
-                let capacities = shard.capacities().skip(range.start);
+                let capacities = shard.capacities(range);
                 self.capacities[here.clone()]
                     .iter_mut()
                     .zip(capacities)
@@ -145,7 +145,7 @@ impl LoadSnapshot {
             self.loads.truncate(start);
             self.loads.extend_from_slice(shard.loads());
             self.capacities.truncate(start);
-            self.capacities.extend(shard.capacities());
+            self.capacities.extend(shard.capacities(0..shard.loads().len()));
             self.shared_blocks.truncate(start);
             self.shared_blocks.resize(end, 0);
             self.membership.0[index] = shard.membership();
