@@ -5,7 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Clock, blocks, check_empty, demand, rank, tracker};
-use kv_router_load::{Booking, BookingState, LoadSnapshot, LoadTracker};
+use kv_router_load::{
+    Booking, BookingState, Hooks, JournalConfig, LoadConfig, LoadSnapshot, LoadTracker, ReplicaId,
+    ReplicaLife, ReplicaSync, SyncConfig,
+};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -137,4 +140,74 @@ fn everything_at_once_ends_at_zero() {
     });
     let ranks = tracker.stats().ranks;
     check_empty(&tracker, ranks);
+}
+
+/// Snapshots are taken while bookings come and go, arrive late, and a part of the changes is lost.
+#[test]
+fn a_replica_that_looks_on_agrees_in_the_end() {
+    let (clock, ranks) = (Clock::start(), [rank(0, 0), rank(1, 0), rank(2, 0)]);
+    let replica = |id| {
+        let life = ReplicaLife { replica: ReplicaId::new(id), life: 1 };
+        let hooks = Hooks { journal: Some(JournalConfig::new(life)), ..Hooks::default() };
+        let tracker = LoadTracker::with_hooks(LoadConfig::default(), hooks).unwrap();
+        ranks.iter().for_each(|&rank| tracker.add_rank(rank).unwrap());
+        tracker
+    };
+    let (one, two) = (replica(1), replica(2));
+    let mut sync = ReplicaSync::new(two.clone(), SyncConfig::default()).unwrap();
+    let done = AtomicBool::new(false);
+    let mut left: Vec<Booking> = Vec::new();
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..2u64)
+            .map(|seed| {
+                let one = one.clone();
+                scope.spawn(move || {
+                    let mut choose = choices(seed);
+                    let mut held: Vec<Booking> = Vec::new();
+                    for _ in 0..3_000 {
+                        let prompt = blocks(&[choose(3), 10 + choose(3)]);
+                        let rank = ranks[choose(3) as usize];
+                        held.push(one.book(rank, demand(None, 7, &prompt, 1), clock.at(0)).unwrap());
+                        let _ = held[choose(held.len() as u64) as usize].grow_output(1, clock.at(0));
+                        if held.len() > 8 {
+                            drop(held.swap_remove(choose(8) as usize));
+                        }
+                    }
+                    held
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            let (mut choose, mut late, mut now) = (choices(9), None, 0);
+            while !done.load(Ordering::Relaxed) {
+                now += 1;
+                let batch = one.take_deltas(20).unwrap();
+                if choose(7) > 0 {
+                    sync.receive(batch, clock.at(now));
+                }
+                // It was taken a moment ago, and more was said since.
+                if let Some(snapshot) = late.take() {
+                    sync.receive_snapshot(snapshot, clock.at(now));
+                }
+                if !sync.wanted(clock.at(now)).is_empty() {
+                    late = one.bookings_snapshot();
+                }
+            }
+            now
+        });
+        left = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        done.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    // The network is well for a while.
+    let mut heal = || {
+        sync.receive(one.take_deltas(usize::MAX).unwrap(), clock.at(1 << 40));
+        sync.receive_snapshot(one.bookings_snapshot().unwrap(), clock.at(1 << 40));
+    };
+    heal();
+    ranks.iter().for_each(|&rank| assert_eq!(one.load(rank), two.load(rank)));
+    left.clear();
+    heal();
+    check_empty(&one, 3);
+    check_empty(&two, 3);
 }
