@@ -1,7 +1,5 @@
 //! The load of every rank, copied for one decision.
 
-use std::ops::Range;
-
 use kv_router_types::{SequenceHash, WorkerRank};
 
 use crate::shard::Shard;
@@ -48,7 +46,7 @@ pub struct LoadSnapshot {
     sharers: Vec<u32>,
     /// How many changes of each shard the columns include, as long as its membership is the same.
     seen: [u64; SHARDS],
-    changed: Vec<Range<usize>>,
+    changed: Vec<u32>,
     /// Positions that the fill in progress has come to.
     filled: usize,
 }
@@ -95,11 +93,11 @@ impl LoadSnapshot {
         (0..self.len()).filter_map(|position| self.get(position))
     }
 
-    /// Positions whose load or capacity may differ from what the fill before left in this same buffer; all of them when the
+    /// Positions whose load or capacity differs from what the fill before left in this same buffer; all of them when the
     /// [`membership`](Self::membership) differs. What a caller derives from the load of a rank is good for as long as
     /// its position does not come up here.
     pub fn changed(&self) -> impl Iterator<Item = usize> {
-        self.changed.iter().flat_map(Clone::clone)
+        self.changed.iter().map(|&position| position as usize)
     }
 
     /// The [`shared_blocks`](RankLoad::shared_blocks) of all ranks by position.
@@ -130,14 +128,14 @@ impl LoadSnapshot {
         // later shards without entries, so they must look changed too.
         if self.membership.0[index] == shard.membership() && self.workers.len() >= end {
             for range in shard.changed_since(self.seen[index]) {
-                let here = start + range.start..start + range.end;
-                self.loads[here.clone()].copy_from_slice(&shard.loads()[range.clone()]);
-                let capacities = shard.capacities(range);
-                self.capacities[here.clone()]
-                    .iter_mut()
-                    .zip(capacities)
-                    .for_each(|(here, there)| *here = there);
-                self.changed.push(here);
+                let there = shard.loads()[range.clone()].iter().zip(shard.capacities(range.clone()));
+                for (position, (&load, capacity)) in (start + range.start..).zip(there) {
+                    // Most neighbours of a rank that changed did not.
+                    if self.loads[position] != load || self.capacities[position] != capacity {
+                        (self.loads[position], self.capacities[position]) = (load, capacity);
+                        self.changed.push(position as u32);
+                    }
+                }
             }
         } else {
             self.workers.truncate(start);
@@ -151,7 +149,7 @@ impl LoadSnapshot {
             self.membership.0[index] = shard.membership();
             // Also those before it: the caller's own columns have to be built anew. Those behind it come here too.
             self.changed.clear();
-            self.changed.push(0..end);
+            self.changed.extend(0..end as u32); // fits: `LoadConfig::max_ranks` is a u32
         }
         self.seen[index] = shard.changes();
         shard.for_each_share(prompt, |position, blocks| {
