@@ -46,7 +46,8 @@ const IDLE_ROOMS: usize = 64;
 ///
 /// Events of one rank apply one after the other, those of different ranks side by side. Lookups take no lock of the
 /// paged index; the others say in their documentation what they take.
-/// Candidates are scored without any lock.
+/// Candidates are scored without any lock. A request that waits is booked under the lock of the queue, after it was
+/// decided on.
 ///
 /// # Panics
 ///
