@@ -2,9 +2,9 @@
 
 use crate::support::{Fleet, rank, worker};
 use kv_router::{
-    ApplyBatchError, BatchReport, BlockSize, Constraints, HashContext, Incarnation, JoinError, KvEvent,
-    LeaveError, Pin, Prompt, RequestId, RouteError, RouteRequest, Router, RouterConfig, SkipReason,
-    StreamFreshness, Tier, WorkerSpec,
+    ApplyBatchError, BatchReport, BlockSize, Capacity, Constraints, HashContext, Incarnation, JoinError,
+    KvEvent, LeaveError, Pin, Prompt, RequestId, RouteError, RouteRequest, Router, RouterConfig, SkipReason,
+    StaleRule, StreamFreshness, Tier, WorkerSpec,
 };
 
 #[test]
@@ -269,4 +269,25 @@ fn an_idle_request_expires_and_a_busy_one_lives() {
     assert_eq!(fleet.router.load(rank(0)).unwrap().requests, 1);
     drop(busy);
     assert_eq!(fleet.router.stats().load.requests, 0);
+}
+
+#[test]
+fn a_rank_whose_stream_breaks_is_judged_anew_at_the_next_decision() {
+    let fleet = Fleet::with(2, Capacity::default(), |config| {
+        config.filters.cold = StaleRule::Exclude;
+    });
+    let tokens: Vec<u32> = (0..320).collect();
+    let chosen = || fleet.router.route(&RouteRequest::from_tokens(&tokens)).map(|decision| decision.worker());
+    for id in 0..2 {
+        assert_eq!(fleet.apply(id, vec![]).freshness, StreamFreshness::Fresh);
+    }
+    fleet.store(0, &tokens, 20);
+    assert_eq!(chosen(), Ok(rank(0)));
+    // Nothing changes but what is thought of its stream.
+    fleet.skip(0, 1);
+    assert_eq!(fleet.apply(0, vec![]).freshness, StreamFreshness::Cold);
+    (0..20).for_each(|_| assert_eq!(chosen(), Ok(rank(1))));
+    fleet.restart(0);
+    assert_eq!(fleet.store(0, &tokens, 20).freshness, StreamFreshness::Fresh);
+    assert_eq!(chosen(), Ok(rank(0)));
 }
