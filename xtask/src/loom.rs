@@ -5,10 +5,11 @@
 
 mod mutations;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::flags::Loom;
@@ -139,10 +140,13 @@ fn cargo(shell: &Shell, root: &Path, suite: &Suite) -> Program {
         .env("RUSTFLAGS", "--cfg kv_router_loom")
 }
 
-/// Copies what git would commit. What was copied before and is the same keeps its time, so cargo does not build it again.
+/// Copies what git would commit, and nothing else stays in the copy. What was copied before and is the same keeps its
+/// time, so cargo does not build it again.
 fn copy_checkout(shell: &Shell, copy: &Path) -> Result<(), Error> {
     let listed = shell.git().args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]).read()?;
-    for path in String::from_utf8_lossy(&listed).split('\0').filter(|path| !path.is_empty()) {
+    let listed = String::from_utf8_lossy(&listed);
+    let mut kept = HashSet::new();
+    for path in listed.split('\0').filter(|path| !path.is_empty()) {
         let (from, to) = (shell.root().join(path), copy.join(path));
         let bytes = match fs::read(&from) {
             Ok(bytes) => bytes,
@@ -152,11 +156,27 @@ fn copy_checkout(shell: &Shell, copy: &Path) -> Result<(), Error> {
             }
             Err(source) => return Err(Error::Read { path: from, source }),
         };
+        kept.insert(to.clone());
         if fs::read(&to).is_ok_and(|there| there == bytes) {
             continue;
         }
         let written = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&to, bytes));
         written.map_err(|source| Error::Write { path: to, source })?;
+    }
+    remove_others(copy, &kept)
+}
+
+/// Removes every file below `folder` that is not among `kept`: a test that has moved would be built twice.
+fn remove_others(folder: &Path, kept: &HashSet<PathBuf>) -> Result<(), Error> {
+    let fault = |source| Error::Read { path: folder.to_owned(), source };
+    for entry in fs::read_dir(folder).map_err(fault)? {
+        let entry = entry.map_err(fault)?;
+        let path = entry.path();
+        if entry.file_type().map_err(fault)?.is_dir() {
+            remove_others(&path, kept)?;
+        } else if !kept.contains(&path) && entry.file_name() != "Cargo.lock" {
+            fs::remove_file(&path).map_err(|source| Error::Write { path, source })?;
+        }
     }
     Ok(())
 }
@@ -190,6 +210,18 @@ mod tests {
             assert_ne!(find, replace, "{name}");
             assert!(models.iter().any(|known| known == model), "{name}: no model {model}");
         }
+    }
+
+    #[test]
+    fn what_has_left_the_checkout_leaves_the_copy() {
+        let folder = std::env::temp_dir().join(format!("kv-router-xtask-{}", std::process::id()));
+        let [kept, moved] = ["a/kept.rs", "a/b/moved.rs"].map(|path| folder.join(path));
+        fs::create_dir_all(folder.join("a/b")).unwrap();
+        write(&kept, "").unwrap();
+        write(&moved, "").unwrap();
+        remove_others(&folder, &HashSet::from([kept.clone()])).unwrap();
+        assert_eq!((kept.exists(), moved.exists()), (true, false));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
