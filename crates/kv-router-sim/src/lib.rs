@@ -32,6 +32,7 @@
 //! |---|---|
 //! | to compare policies on a trace | [`replay`](fleet::replay), [`FleetConfig`](fleet::FleetConfig) |
 //! | a policy of my own | [`Policy`](policy::Policy), and a line in [`POLICIES`](policy::POLICIES) |
+//! | a scenario with its faults and its contenders | [`Scenario`](scenario::Scenario), [`Faults`](faults::Faults) |
 //! | one engine, driven by hand | [`MockEngine`](engine::MockEngine) |
 //! | requests | [`Trace`](trace::Trace), paced by a [`Workload`](workload::Workload) |
 //! | to check what an engine announces | [`CacheModel`](model::CacheModel) |
@@ -61,6 +62,7 @@
 
 pub mod bound;
 pub mod engine;
+pub mod faults;
 pub mod fleet;
 pub mod metrics;
 pub mod model;
@@ -71,6 +73,7 @@ mod queue;
 pub mod random;
 pub mod report;
 pub mod request;
+pub mod scenario;
 pub mod time;
 pub mod trace;
 pub mod workload;

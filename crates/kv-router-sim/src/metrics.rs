@@ -39,6 +39,8 @@ pub struct Outcome {
     pub finished: u64,
     /// Requests that no engine took, or that the policy would not route.
     pub refused: u64,
+    /// Times that a request was sent again because its engine died.
+    pub resent: u64,
     /// Times that a running request lost its blocks to an older one.
     pub preemptions: u64,
     /// Prompt blocks reused at first admission.
@@ -80,6 +82,7 @@ pub(crate) struct Recorder {
     end_to_end: Vec<Duration>,
     decisions: Vec<Duration>,
     refused: u64,
+    resent: u64,
     end: SimTime,
 }
 
@@ -102,6 +105,7 @@ impl Recorder {
             end_to_end: Vec::with_capacity(requests),
             decisions: Vec::with_capacity(requests),
             refused: 0,
+            resent: 0,
             end: SimTime::ZERO,
         }
     }
@@ -141,6 +145,7 @@ impl Recorder {
                 self.end = self.end.max(*at);
             }
             Progress::Refused => self.refused += 1,
+            Progress::Lost => self.resent += 1,
             Progress::Admitted { .. }
             | Progress::PrefillCompleted
             | Progress::OutputGrown { .. }
@@ -152,6 +157,7 @@ impl Recorder {
         Outcome {
             finished: self.end_to_end.len() as u64,
             refused: self.refused,
+            resent: self.resent,
             preemptions: engines.iter().map(|engine| engine.preemptions).sum(),
             hit_blocks: self.hit_blocks,
             prompt_blocks: self.prompt_blocks,

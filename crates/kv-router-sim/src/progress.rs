@@ -29,6 +29,8 @@ pub enum Progress {
     Finished,
     /// The engine did not take it: it could never fit. Nothing was held.
     Refused,
+    /// Its engine died, and that was noticed: it is about to be sent again.
+    Lost,
 }
 
 /// One report about one request.

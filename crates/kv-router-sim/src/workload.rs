@@ -54,9 +54,7 @@ impl Workload {
     pub fn at_utilisation(mut self, target: Utilisation, fleet: &FleetConfig) -> Self {
         let span_ms = self.trace.span_ms();
         if span_ms > 0 {
-            let span_nanos = offered_work(&self.trace, &fleet.engine)
-                / (f64::from(fleet.engines.max(1)) * target.get())
-                * 1e9;
+            let span_nanos = work_per_engine(&self.trace, fleet) / target.get() * 1e9;
             self.nanos_per_ms = span_nanos / span_ms as f64;
         }
         self
@@ -122,10 +120,21 @@ impl Workload {
     /// How busy `fleet` would be without any cache hit; `None` when all requests arrive at once.
     pub fn utilisation(&self, fleet: &FleetConfig) -> Option<f64> {
         let span = self.last_arrival().since_start();
-        (span > Duration::ZERO).then(|| {
-            offered_work(&self.trace, &fleet.engine) / (f64::from(fleet.engines.max(1)) * span.as_secs_f64())
-        })
+        (span > Duration::ZERO).then(|| work_per_engine(&self.trace, fleet) / span.as_secs_f64())
     }
+}
+
+/// Seconds that the fleet takes for the trace when nobody ever has nothing to do. Engines that differ share the work by
+/// their speed.
+fn work_per_engine(trace: &Trace, fleet: &FleetConfig) -> f64 {
+    let engines = fleet.engines.max(1);
+    let Some(_) = fleet.every_other else {
+        return offered_work(trace, &fleet.engine) / f64::from(engines);
+    };
+    // Traces that each kind of engine does in a second.
+    let speed = |index| 1.0 / offered_work(trace, &fleet.engine_at(index)).max(f64::MIN_POSITIVE);
+    let others = engines / 2;
+    1.0 / (f64::from(engines - others) * speed(0) + f64::from(others) * speed(1))
 }
 
 /// Seconds of one engine that the trace is worth without any cache hit: see the module documentation.
@@ -222,6 +231,21 @@ mod tests {
             assert!((scaled.utilisation(&fleet()).unwrap() - target).abs() < 1e-6);
             assert_eq!(scaled.arrival(0), Some(SimTime::ZERO));
         }
+    }
+
+    #[test]
+    fn engines_of_half_the_speed_are_half_an_engine() {
+        let mut fleet = FleetConfig { engines: 4, ..FleetConfig::default() };
+        let all_equal = work_per_engine(&two(), &fleet);
+        fleet.every_other = Some(fleet.engine);
+        assert!((work_per_engine(&two(), &fleet) - all_equal).abs() < 1e-9);
+        let slow = EngineConfig {
+            prefill_tokens_per_second: fleet.engine.prefill_tokens_per_second / 2,
+            decode_step: fleet.engine.decode_step * 2,
+            ..fleet.engine
+        };
+        fleet.every_other = Some(slow);
+        assert!((work_per_engine(&two(), &fleet) - all_equal * 4.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]

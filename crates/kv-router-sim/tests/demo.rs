@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use kv_router_sim::scenario::Scenario;
+
 /// A folder of the test's own, emptied first.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -83,6 +85,44 @@ fn bad_values_say_what_to_do() {
     refused("missing", &["--trace", "none.jsonl"], "cannot read none.jsonl");
     fs::write(folder("bad").join("bad.jsonl"), "{}").unwrap();
     refused("bad-line", &["--trace", "../bad/bad.jsonl"], "trace line 1: no `timestamp`");
+}
+
+#[test]
+fn a_scenario_brings_its_own_fleet_and_its_yardstick() {
+    let (output, folder) = demo("scenario", &["--scenario", "hot-prefix", "--requests", "60", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names = [
+        "kv-aware\"",
+        "kv-aware prefill_load_scale=32\"",
+        "least-loaded\"",
+        "round-robin\"",
+        "random\"",
+        "best-prefix\"",
+    ];
+    assert_eq!(text.lines().count(), names.len());
+    for (line, name) in text.lines().zip(names) {
+        assert!(line.starts_with(&format!("{{\"policy\":\"{name}")), "{line}");
+    }
+    let chart = fs::read_to_string(folder.join("out/demo-hot-prefix.svg")).unwrap();
+    assert!(chart.contains("hot-prefix: 60 requests"));
+}
+
+#[test]
+fn help_explains_scenarios_and_a_wrong_name_lists_them() {
+    let (output, _) = demo("help", &["--help"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    let (output, _) = demo("wrong", &["--scenario", "hot"]);
+    assert!(!output.status.success());
+    let error = String::from_utf8(output.stderr).unwrap();
+    for scenario in Scenario::ALL {
+        assert!(help.contains(scenario.summary()), "{scenario}");
+        assert!(error.contains(scenario.name()), "{scenario}");
+    }
+    let (output, _) = demo("both", &["--scenario", "tiers", "--engines", "3"]);
+    assert!(!output.status.success());
+    let (output, _) = demo("knobs", &["--knobs", "prefil=1"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("prefill_load_scale"));
 }
 
 #[test]

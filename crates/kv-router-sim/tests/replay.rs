@@ -173,7 +173,10 @@ impl Policy for Witness {
                 assert_eq!(cache.longest_prefix(request.blocks()), request.blocks().len());
             }
             Progress::Finished | Progress::Refused => assert!(self.ended.insert(request.index())),
-            Progress::Admitted { .. } | Progress::OutputGrown { .. } | Progress::Preempted => {}
+            Progress::Admitted { .. }
+            | Progress::OutputGrown { .. }
+            | Progress::Preempted
+            | Progress::Lost => {}
         }
     }
 }

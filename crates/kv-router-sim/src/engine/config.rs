@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kv_router_types::BlockSize;
 
+use super::ladder::LadderConfig;
 use crate::prompt::TraceBlockSize;
 
 /// Size and speed of one engine. The defaults describe a mid-size model on one accelerator.
@@ -24,6 +25,8 @@ pub struct EngineConfig {
     pub step_token_budget: u32,
     /// Requests that hold blocks at one time. Default 256.
     pub max_running: u32,
+    /// Tiers below the device. Default `None`: what the device gives up is gone.
+    pub ladder: Option<LadderConfig>,
 }
 
 impl Default for EngineConfig {
@@ -35,6 +38,7 @@ impl Default for EngineConfig {
             decode_step: Duration::from_millis(25),
             step_token_budget: 2_048,
             max_running: 256,
+            ladder: None,
         }
     }
 }
@@ -69,6 +73,9 @@ impl EngineConfig {
         let step = u64::try_from(self.decode_step.as_nanos()).unwrap_or(u64::MAX);
         if step == 0 || step > MAX_DECODE_STEP_NANOS {
             return out_of_range("decode_step (ns)", step, MAX_DECODE_STEP_NANOS);
+        }
+        if let Some((field, found, max)) = self.ladder.and_then(|ladder| ladder.fault()) {
+            return out_of_range(field, u64::from(found), u64::from(max));
         }
         Ok(())
     }
@@ -107,7 +114,7 @@ pub struct EngineConfigError {
     pub field: &'static str,
     /// Its value.
     pub found: u64,
-    /// The largest value accepted; the smallest is 1.
+    /// The largest value accepted; the smallest is 1, or 0 for the size of a lower tier.
     pub max: u64,
 }
 
@@ -140,6 +147,14 @@ mod tests {
         refused("max_running", |c| c.max_running = 0);
         refused("decode_step (ns)", |c| c.decode_step = Duration::ZERO);
         refused("decode_step (ns)", |c| c.decode_step = Duration::MAX);
+        let ladder = |change: fn(&mut LadderConfig)| {
+            let mut ladder = LadderConfig::default();
+            change(&mut ladder);
+            Some(ladder)
+        };
+        refused("ladder.host.blocks", |c| c.ladder = ladder(|l| l.host.blocks = u32::MAX));
+        refused("ladder.disk.blocks_per_second", |c| c.ladder = ladder(|l| l.disk.blocks_per_second = 0));
+        refused("ladder.flush_at", |c| c.ladder = ladder(|l| l.flush_at = 0));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kv_router_types::LocalBlockHash;
 
 use super::chain::{ChainKey, private_block};
+use super::ladder::Pull;
 use super::pool::BlockId;
 use crate::request::SimRequest;
 
@@ -40,12 +41,20 @@ pub(super) struct Running {
     pub(super) sealed: usize,
     /// Content of the sealed blocks.
     pub(super) chain: ChainKey,
+    /// Blocks on their way up from lower tiers; nothing is computed until they are there.
+    pub(super) pull: Option<Pull>,
 }
 
 impl Running {
     #[inline]
     pub(super) fn is_prefilling(&self) -> bool {
         self.computed < self.target
+    }
+
+    /// Whether the next step can compute some of its prompt.
+    #[inline]
+    pub(super) fn can_prefill(&self) -> bool {
+        self.is_prefilling() && self.pull.is_none()
     }
 
     #[inline]

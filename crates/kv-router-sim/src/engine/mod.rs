@@ -22,6 +22,7 @@
 mod chain;
 mod config;
 mod job;
+mod ladder;
 mod pool;
 mod publish;
 mod step;
@@ -31,6 +32,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use kv_router_transport::{EventBatch, Incarnation};
@@ -38,12 +40,14 @@ use kv_router_types::WorkerRank;
 
 pub use chain::Naming;
 pub use config::{EngineConfig, EngineConfigError};
+pub use ladder::{LadderConfig, TierConfig};
 
 use crate::progress::{Milestone, Progress};
 use crate::request::SimRequest;
 use crate::time::SimTime;
-use chain::Namer;
+use chain::{ChainKey, Namer};
 use job::{Running, Waiting};
+use ladder::Ladder;
 use pool::{BlockId, BlockPool};
 use publish::Publisher;
 
@@ -72,6 +76,23 @@ pub struct EngineStats {
     pub preemptions: u64,
     /// Blocks evicted from the prefix cache.
     pub evictions: u64,
+    /// Blocks copied into tiers below the device.
+    pub offloaded_blocks: u64,
+    /// Blocks pulled up from them instead of being computed.
+    pub onboarded_blocks: u64,
+}
+
+impl AddAssign for EngineStats {
+    /// Adds what another life of the same engine did.
+    fn add_assign(&mut self, other: Self) {
+        self.prefill_tokens += other.prefill_tokens;
+        self.decode_tokens += other.decode_tokens;
+        self.steps += other.steps;
+        self.preemptions += other.preemptions;
+        self.evictions += other.evictions;
+        self.offloaded_blocks += other.offloaded_blocks;
+        self.onboarded_blocks += other.onboarded_blocks;
+    }
 }
 
 /// What one call of [`MockEngine::advance`] brought about. Made to be used again.
@@ -101,8 +122,10 @@ pub struct MockEngine {
     /// The head of the queue was tried and did not fit, and nothing has happened since that could change it.
     head_is_stuck: bool,
     stats: EngineStats,
-    /// Reused by each admission.
+    /// Reused by each admission: device blocks of the head's prefix, and their content.
     hits: Vec<BlockId>,
+    hit_keys: Vec<ChainKey>,
+    ladder: Option<Ladder>,
 }
 
 impl MockEngine {
@@ -125,6 +148,8 @@ impl MockEngine {
             head_is_stuck: false,
             stats: EngineStats::default(),
             hits: Vec::new(),
+            hit_keys: Vec::new(),
+            ladder: config.ladder.map(Ladder::new),
         })
     }
 
@@ -152,24 +177,34 @@ impl MockEngine {
         Ok(())
     }
 
-    /// Ends the step in flight, if it is due at `now`, and begins the next one, if there is work.
+    /// Ends the step in flight, if it is due at `now`, and begins the next one, if there is work; with lower tiers,
+    /// moves on what is on its way between them.
     ///
-    /// Call it at the time that the last report named, or at any time while [`Self::is_idle`]. In the middle
-    /// of a step it does nothing but tell again when that ends. Costs O(running requests + blocks allocated,
-    /// completed or released).
+    /// Call it at the time that the last report named, or at any time while [`Self::is_idle`]. When nothing is due it
+    /// does nothing but tell again when to call. Costs O(running requests + blocks allocated, completed, moved or
+    /// released).
     pub fn advance(&mut self, now: SimTime, report: &mut StepReport) {
         report.batch = None;
         report.milestones.clear();
-        report.next = self.step_end;
-        if self.step_end.is_some_and(|end| now < end) {
-            return;
+        self.finish_pulls(now);
+        if self.step_end.is_none_or(|end| end <= now) {
+            // What is in the cache by now is not touched by the pass that begins here.
+            self.ladder.iter_mut().for_each(|ladder| ladder.pass_ended(now));
+            if self.step_end.take().is_some() {
+                self.finish_step(now, &mut report.milestones);
+            }
+            self.begin_step(now, &mut report.milestones);
         }
-        if self.step_end.take().is_some() {
-            self.finish_step(now, &mut report.milestones);
+        if let Some(ladder) = &mut self.ladder {
+            if self.step_end.is_none() {
+                ladder.pass_ended(now);
+            }
+            ladder.advance(now, &mut self.publisher);
         }
-        self.begin_step(now, &mut report.milestones);
         report.batch = self.publisher.take_batch();
-        report.next = self.step_end;
+        let pulls = self.running.iter().filter_map(|job| job.pull.as_ref()).map(|pull| pull.ends);
+        let moves = self.ladder.as_ref().and_then(Ladder::next);
+        report.next = pulls.chain(moves).chain(self.step_end).min();
     }
 
     /// Whether no step is in flight.
@@ -184,7 +219,8 @@ impl MockEngine {
 
     /// What it did so far.
     pub fn stats(&self) -> EngineStats {
-        self.stats
+        let offloaded_blocks = self.ladder.as_ref().map_or(0, |ladder| ladder.offloaded);
+        EngineStats { offloaded_blocks, ..self.stats }
     }
 
     /// Requests in the queue.
@@ -197,6 +233,12 @@ impl MockEngine {
         self.running.len()
     }
 
+    /// All requests in it, those that hold blocks first.
+    pub fn requests(&self) -> impl Iterator<Item = &Arc<SimRequest>> {
+        let running = self.running.iter().map(|job| &job.request);
+        running.chain(self.waiting.iter().map(|job| &job.request))
+    }
+
     /// Blocks that requests hold. Never above [`EngineConfig::pool_blocks`].
     pub fn held_blocks(&self) -> u32 {
         self.pool.held()
@@ -205,6 +247,11 @@ impl MockEngine {
     /// Blocks that a new request could find by their content.
     pub fn cached_blocks(&self) -> usize {
         self.pool.cached()
+    }
+
+    /// Blocks in host memory, on disk and in the object store. None is above its capacity.
+    pub fn lower_tier_blocks(&self) -> [usize; 3] {
+        self.ladder.as_ref().map_or([0; 3], Ladder::held)
     }
 
     fn milestone(&self, request: &Arc<SimRequest>, at: SimTime, progress: Progress) -> Milestone {

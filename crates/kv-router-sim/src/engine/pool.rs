@@ -42,7 +42,7 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Allocation {
     pub(super) block: BlockId,
-    pub(super) evicted: Option<ExternalSequenceHash>,
+    pub(super) evicted: Option<(ChainKey, ExternalSequenceHash)>,
 }
 
 /// What became of a block whose content is complete.
@@ -178,7 +178,7 @@ impl BlockPool {
     }
 
     /// Takes the oldest idle block out of the cache; its memory stays the caller's to use.
-    fn evict(&mut self, block: BlockId) -> ExternalSequenceHash {
+    fn evict(&mut self, block: BlockId) -> (ChainKey, ExternalSequenceHash) {
         self.unlink(block);
         let slot = std::mem::replace(self.slot_mut(block), Slot::FREE);
         debug_assert!(slot.children == 0, "a parent outlives its children");
@@ -188,7 +188,7 @@ impl BlockPool {
         match slot.cached {
             Some((key, name)) => {
                 self.by_key.remove(&key);
-                name
+                (key, name)
             }
             None => unreachable!("the list holds cached blocks alone"),
         }

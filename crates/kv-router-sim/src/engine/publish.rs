@@ -10,8 +10,8 @@ pub(super) struct Publisher {
     incarnation: Incarnation,
     sequence: u64,
     events: Vec<KvEvent>,
-    /// Name of the last block of the last event, when it is a store that may be continued.
-    open: Option<ExternalSequenceHash>,
+    /// Tier and name of the last block of the last event, when it is a store that may be continued.
+    open: Option<(Tier, ExternalSequenceHash)>,
 }
 
 impl Publisher {
@@ -19,22 +19,22 @@ impl Publisher {
         Self { from, incarnation, sequence: 0, events: Vec::new(), open: None }
     }
 
-    /// A block entered the cache.
-    pub(super) fn stored(&mut self, parent: Option<ExternalSequenceHash>, block: StoredBlock) {
-        let continues = self.open.is_some() && self.open == parent;
+    /// A block entered a tier.
+    pub(super) fn stored(&mut self, tier: Tier, parent: Option<ExternalSequenceHash>, block: StoredBlock) {
+        let continues = self.open.is_some() && self.open == parent.map(|parent| (tier, parent));
         match self.events.last_mut() {
             Some(KvEvent::Stored { blocks, .. }) if continues => blocks.push(block),
-            _ => self.events.push(KvEvent::Stored { tier: Tier::Device, parent, blocks: vec![block] }),
+            _ => self.events.push(KvEvent::Stored { tier, parent, blocks: vec![block] }),
         }
-        self.open = Some(block.external);
+        self.open = Some((tier, block.external));
     }
 
-    /// A block left the cache.
-    pub(super) fn removed(&mut self, name: ExternalSequenceHash) {
+    /// A block left a tier.
+    pub(super) fn removed(&mut self, tier: Tier, name: ExternalSequenceHash) {
         self.open = None;
         match self.events.last_mut() {
-            Some(KvEvent::Removed { blocks, .. }) => blocks.push(name),
-            _ => self.events.push(KvEvent::Removed { tier: Tier::Device, blocks: vec![name] }),
+            Some(KvEvent::Removed { tier: last, blocks }) if *last == tier => blocks.push(name),
+            _ => self.events.push(KvEvent::Removed { tier, blocks: vec![name] }),
         }
     }
 

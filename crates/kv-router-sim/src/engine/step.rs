@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use kv_router_types::StoredBlock;
+use kv_router_types::{StoredBlock, Tier};
 
 use super::MockEngine;
 use super::chain::ChainKey;
 use super::job::{Running, Waiting, content};
+use super::ladder::{Arrival, Pull};
 use super::pool::{BlockId, Sealed};
 use crate::progress::{Milestone, Progress};
+use crate::request::SimRequest;
 use crate::time::SimTime;
 
 impl MockEngine {
@@ -54,7 +56,7 @@ impl MockEngine {
     pub(super) fn begin_step(&mut self, now: SimTime, milestones: &mut Vec<Milestone>) {
         let decoding = self.schedule_decodes(now, milestones);
         let mut budget = self.config.step_token_budget;
-        for job in self.running.iter_mut().filter(|job| job.is_prefilling()) {
+        for job in self.running.iter_mut().filter(|job| job.can_prefill()) {
             budget -= take_chunk(job, budget);
         }
         self.admit(now, &mut budget, milestones);
@@ -106,6 +108,9 @@ impl MockEngine {
 
     fn preempt_youngest(&mut self, now: SimTime, milestones: &mut Vec<Milestone>) {
         let Some(job) = self.running.pop() else { return };
+        if let (Some(pull), Some(ladder)) = (&job.pull, &mut self.ladder) {
+            ladder.end_pull(pull);
+        }
         self.release(&job.blocks);
         self.stats.preemptions += 1;
         milestones.push(self.milestone(&job.request, now, Progress::Preempted));
@@ -127,6 +132,7 @@ impl MockEngine {
             }
             let Some(head) = self.waiting.pop_front() else { return };
             let hit_blocks = self.hits.len();
+            let pull = self.begin_pull(&head.request, chain, target, now);
             let mut blocks = Vec::with_capacity(hit_blocks + needed as usize);
             for &block in &self.hits {
                 self.pool.acquire(block);
@@ -144,9 +150,13 @@ impl MockEngine {
                 blocks,
                 sealed: hit_blocks,
                 chain,
+                pull,
             };
-            *budget -= take_chunk(&mut job, *budget);
-            let progress = Progress::Admitted { hit_blocks: hit_blocks as u32 };
+            let pulled = job.pull.as_ref().map_or(0, |pull| pull.len());
+            if job.can_prefill() {
+                *budget -= take_chunk(&mut job, *budget);
+            }
+            let progress = Progress::Admitted { hit_blocks: (hit_blocks + pulled) as u32 };
             milestones.push(self.milestone(&job.request, now, progress));
             self.running.push(job);
         }
@@ -156,6 +166,7 @@ impl MockEngine {
     /// block with the last token before `target` is left out: it must be computed to go on.
     fn find_prefix(&mut self, target: u64) -> ChainKey {
         self.hits.clear();
+        self.hit_keys.clear();
         let mut chain = ChainKey::ROOT;
         let Some(head) = self.waiting.front() else { return chain };
         let limit = (target - 1) / u64::from(self.config.tokens_per_block());
@@ -163,14 +174,48 @@ impl MockEngine {
             let longer = chain.then(content(&head.request, position));
             let Some(block) = self.pool.find(longer) else { break };
             self.hits.push(block);
+            self.hit_keys.push(longer);
             chain = longer;
         }
         chain
     }
 
+    /// Marks the head's device hits as used, and begins to pull what follows them from lower tiers.
+    fn begin_pull(
+        &mut self,
+        request: &SimRequest,
+        chain: ChainKey,
+        target: u64,
+        now: SimTime,
+    ) -> Option<Pull> {
+        let ladder = self.ladder.as_mut()?;
+        self.hit_keys.iter().for_each(|&key| ladder.used(key));
+        let block_tokens = u64::from(self.config.tokens_per_block());
+        let limit = ((target - 1) / block_tokens) as usize;
+        let keys = (self.hits.len()..limit).scan(chain, |chain, position| {
+            *chain = chain.then(content(request, position));
+            Some(*chain)
+        });
+        ladder.begin_pull(keys, self.config.prefill_time(block_tokens), now)
+    }
+
+    /// Files the blocks whose pull is over.
+    pub(super) fn finish_pulls(&mut self, now: SimTime) {
+        for index in 0..self.running.len() {
+            let Some(pull) = self.running[index].pull.take_if(|pull| pull.ends <= now) else { continue };
+            let blocks = pull.len() as u64;
+            self.running[index].computed += blocks * u64::from(self.config.tokens_per_block());
+            self.stats.onboarded_blocks += blocks;
+            self.seal_complete_blocks(index);
+            if let Some(ladder) = &mut self.ladder {
+                ladder.end_pull(&pull);
+            }
+        }
+    }
+
     /// Files the blocks of one request whose content is complete since its last step.
     fn seal_complete_blocks(&mut self, index: usize) {
-        let Self { running, pool, namer, publisher, config, head_is_stuck, .. } = self;
+        let Self { running, pool, namer, publisher, config, head_is_stuck, ladder, .. } = self;
         let job = &mut running[index];
         let complete = (job.computed / u64::from(config.tokens_per_block())) as usize;
         while job.sealed < complete {
@@ -178,10 +223,18 @@ impl MockEngine {
             let local = content(&job.request, position);
             let key = job.chain.then(local);
             let parent = position.checked_sub(1).map(|before| job.blocks[before]);
-            match pool.seal(job.blocks[position], parent, key, || namer.name(key)) {
+            // As long as any tier holds a block, its name stays.
+            let known = ladder.as_ref().and_then(|ladder| ladder.name(key));
+            match pool.seal(job.blocks[position], parent, key, || known.unwrap_or_else(|| namer.name(key))) {
                 Sealed::Cached(external) => {
                     let parent = parent.and_then(|parent| pool.name(parent));
-                    publisher.stored(parent, StoredBlock::new(external, local));
+                    let block = StoredBlock::new(external, local);
+                    publisher.stored(Tier::Device, parent, block);
+                    if let Some(ladder) = ladder {
+                        let parent = (position > 0).then_some(job.chain);
+                        let is_prompt = position < job.request.blocks().len();
+                        ladder.arrived(Arrival { key, parent, block, is_prompt });
+                    }
                 }
                 Sealed::Duplicate(shared) => {
                     job.blocks[position] = shared;
@@ -198,9 +251,12 @@ impl MockEngine {
 
     fn allocate(&mut self) -> Option<BlockId> {
         let allocation = self.pool.allocate()?;
-        if let Some(name) = allocation.evicted {
+        if let Some((key, name)) = allocation.evicted {
             self.stats.evictions += 1;
-            self.publisher.removed(name);
+            self.publisher.removed(Tier::Device, name);
+            if let Some(ladder) = &mut self.ladder {
+                ladder.left_device(key);
+            }
         }
         Some(allocation.block)
     }

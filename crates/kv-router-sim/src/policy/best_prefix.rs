@@ -1,44 +1,52 @@
 //! The plainest cache-aware policy there is: a yardstick for tests, not a router.
 
-use kv_router_transport::EventBatch;
-use kv_router_types::WorkerRank;
+use kv_router_index::{ApplyEvents, FindOptions, Overlaps, PrefixIndex, RadixTree};
+use kv_router_transport::{EventBatch, Incarnation};
+use kv_router_types::{KvEvent, WorkerRank};
 use rustc_hash::FxHashMap;
 
 use super::least_loaded::cheapest;
+use super::roster::Roster;
 use super::{Policy, PolicyError};
-use crate::model::CacheModel;
 use crate::progress::{Milestone, Progress};
 use crate::random::SeededRandom;
 use crate::request::SimRequest;
 use crate::time::SimTime;
 
-/// The fewest blocks to compute: those queued ahead plus those of this prompt that the worker does not hold,
-/// ties at random. It replays events into one literal [`CacheModel`] a worker, so its lookups cost O(workers
-/// x prompt blocks).
+/// The fewest blocks to compute: those queued ahead plus those of this prompt that the worker does not hold in any
+/// tier, ties at random.
+///
+/// It does not look at memory, at tiers, or at what is being decoded. A gap in a worker's events makes it forget that
+/// worker's cache, as the router does.
 #[derive(Debug)]
 pub struct BestPrefix {
+    roster: Roster,
     seats: Vec<Seat>,
-    position: FxHashMap<WorkerRank, usize>,
+    index: RadixTree,
+    /// Reused by each decision.
+    overlaps: Overlaps,
     /// Blocks booked for requests that wait for their first token.
     booked: FxHashMap<u32, u64>,
     random: SeededRandom,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Seat {
-    worker: WorkerRank,
-    cache: CacheModel,
     /// Sum of what is booked here.
     queued_blocks: u64,
+    life: Incarnation,
+    /// Number of the batch that comes next.
+    expected: u64,
 }
 
 impl BestPrefix {
     /// Chooses among `workers`; `seed` decides ties.
     pub fn new(workers: &[WorkerRank], seed: u64) -> Self {
-        let seat = |&worker| Seat { worker, cache: CacheModel::new(), queued_blocks: 0 };
         Self {
-            seats: workers.iter().map(seat).collect(),
-            position: workers.iter().enumerate().map(|(index, &worker)| (worker, index)).collect(),
+            roster: Roster::new(workers),
+            seats: vec![Seat::default(); workers.len()],
+            index: RadixTree::new(),
+            overlaps: Overlaps::new(),
             booked: FxHashMap::default(),
             random: SeededRandom::new(seed),
         }
@@ -51,33 +59,67 @@ impl Policy for BestPrefix {
     }
 
     fn choose(&mut self, request: &SimRequest, _: SimTime) -> Result<WorkerRank, PolicyError> {
+        let Self { roster, seats, index, overlaps, .. } = self;
         let prompt = request.blocks();
-        let missing = |seat: &Seat| (prompt.len() - seat.cache.longest_prefix(prompt)) as u64;
-        let costs: Vec<u64> = self.seats.iter().map(|seat| seat.queued_blocks + missing(seat)).collect();
-        let chosen = cheapest(costs.iter(), &mut self.random).ok_or(PolicyError::NoWorkers)?;
-        let seat = &mut self.seats[chosen];
-        let blocks = missing(seat);
-        seat.queued_blocks += blocks;
-        self.booked.insert(request.index(), blocks);
-        Ok(seat.worker)
+        index.find_into(prompt, FindOptions::new(), overlaps);
+        let mut missing = vec![prompt.len() as u64; seats.len()];
+        for overlap in overlaps.iter() {
+            if let Some(index) = roster.position(overlap.worker()) {
+                missing[index] -= u64::from(overlap.blocks());
+            }
+        }
+        let costs = seats.iter().zip(&missing).map(|(seat, missing)| seat.queued_blocks + missing);
+        let costs = costs.enumerate().map(|(index, cost)| (roster.is_down(index), cost));
+        let chosen = cheapest(costs, &mut self.random).ok_or(PolicyError::NoWorkers)?;
+        let worker = roster.up_at(chosen).ok_or(PolicyError::NoWorkers)?;
+        seats[chosen].queued_blocks += missing[chosen];
+        self.booked.insert(request.index(), missing[chosen]);
+        Ok(worker)
     }
 
     fn on_events(&mut self, batch: EventBatch) {
-        if let Some(&index) = self.position.get(&batch.from) {
-            for event in &batch.events {
-                let applied = self.seats[index].cache.apply(event);
-                debug_assert_eq!(applied, Ok(()), "mock engines do not contradict themselves");
-            }
+        let Some(index) = self.roster.position(batch.from) else { return };
+        let seat = &mut self.seats[index];
+        if batch.incarnation < seat.life {
+            return;
+        }
+        if batch.incarnation > seat.life {
+            (seat.life, seat.expected) = (batch.incarnation, 0);
+            let _ = self.index.apply(batch.from, &KvEvent::Cleared);
+        }
+        if batch.sequence < seat.expected {
+            return; // overtaken
+        }
+        if batch.sequence > seat.expected {
+            let _ = self.index.apply(batch.from, &KvEvent::Cleared);
+        }
+        seat.expected = batch.sequence + 1;
+        for event in &batch.events {
+            // What is refused continues something that was forgotten.
+            let _ = self.index.apply(batch.from, event);
         }
     }
 
     fn on_progress(&mut self, milestone: &Milestone) {
-        let done = matches!(milestone.progress, Progress::PrefillCompleted | Progress::Refused);
+        use Progress::{Lost, PrefillCompleted, Refused};
+        let done = matches!(milestone.progress, PrefillCompleted | Refused | Lost);
         if done
             && let Some(blocks) = self.booked.remove(&milestone.request.index())
-            && let Some(&index) = self.position.get(&milestone.worker)
+            && let Some(index) = self.roster.position(milestone.worker)
         {
             self.seats[index].queued_blocks -= blocks;
+        }
+    }
+
+    fn on_worker_lost(&mut self, worker: WorkerRank, _: SimTime) {
+        self.roster.lost(worker);
+        let _ = self.index.apply(worker, &KvEvent::Cleared);
+    }
+
+    fn on_worker_back(&mut self, worker: WorkerRank, life: Incarnation, _: SimTime) {
+        self.roster.back(worker);
+        if let Some(index) = self.roster.position(worker) {
+            (self.seats[index].life, self.seats[index].expected) = (life, 0);
         }
     }
 }

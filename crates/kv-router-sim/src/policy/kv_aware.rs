@@ -1,18 +1,18 @@
 //! The router itself: the worker whose cache and load make the request cheapest.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kv_router::{
-    Booking, Clock, HashScheme, LocalBlockHash, RouteRequest, Router, RouterConfig, Window, WorkerSpec,
+    BlockSize, Booking, Clock, HashScheme, JournalConfig, LocalBlockHash, RouteRequest, Router, RouterConfig,
+    Window, WorkerSpec,
 };
-use kv_router_transport::EventBatch;
+use kv_router_transport::{EventBatch, Incarnation};
 use kv_router_types::WorkerRank;
 use rustc_hash::FxHashMap;
 
-use super::{Policy, PolicyContext, PolicyError};
+use super::clock::VirtualClock;
+use super::{Knobs, Policy, PolicyContext, PolicyError};
 use crate::progress::{Milestone, Progress};
 use crate::prompt::{Prompt, TraceBlockSize};
 use crate::request::SimRequest;
@@ -26,6 +26,7 @@ use crate::time::SimTime;
 pub struct KvAware {
     router: Router,
     clock: VirtualClock,
+    block_size: BlockSize,
     /// The prompt of the request that is about to be routed.
     tokens: Vec<u32>,
     /// Of every request on its way, by its index.
@@ -39,14 +40,37 @@ impl KvAware {
     ///
     /// [`PolicyError::Router`] when the router does not take the fleet.
     pub fn new(context: &PolicyContext<'_>) -> Result<Self, PolicyError> {
+        Self::tuned(context, &Knobs::default(), None)
+    }
+
+    /// A router with settings of its own, that keeps a journal of its bookings when it is one of several.
+    ///
+    /// # Errors
+    ///
+    /// [`PolicyError::Router`] when the router does not take the settings or the fleet.
+    pub fn tuned(
+        context: &PolicyContext<'_>,
+        knobs: &Knobs,
+        journal: Option<JournalConfig>,
+    ) -> Result<Self, PolicyError> {
         let block_size = context.engine.block_size.get();
         let clock = VirtualClock::new();
-        let builder = Router::builder(RouterConfig::new(block_size)).seed(context.seed).clock(clock.clone());
+        let mut config = RouterConfig::new(block_size);
+        config.cost = knobs.cost().clone();
+        config.spread = knobs.spread();
+        config.journal = journal;
+        let builder = Router::builder(config).seed(context.seed).clock(clock.clone());
         let router = builder.build().map_err(PolicyError::router)?;
         for worker in context.workers {
             router.join(worker.worker, WorkerSpec::new(block_size)).map_err(PolicyError::router)?;
         }
-        Ok(Self { router, clock, tokens: Vec::new(), bookings: FxHashMap::default() })
+        Ok(Self { router, clock, block_size, tokens: Vec::new(), bookings: FxHashMap::default() })
+    }
+
+    /// The router's clock, set to a moment of the simulation.
+    pub(super) fn at(&self, now: SimTime) -> Instant {
+        self.clock.set(now);
+        self.clock.now()
     }
 
     /// Hashes the tokens of a prompt as the router does.
@@ -86,8 +110,7 @@ impl Policy for KvAware {
     }
 
     fn on_progress(&mut self, milestone: &Milestone) {
-        self.clock.set(milestone.at);
-        let now = self.clock.now();
+        let now = self.at(milestone.at);
         let index = milestone.request.index();
         let Some(booking) = self.bookings.get(&index) else { return };
         match milestone.progress {
@@ -99,10 +122,22 @@ impl Policy for KvAware {
             Progress::OutputGrown { output_blocks } => {
                 let _ = booking.set_output_blocks(output_blocks, now);
             }
-            Progress::Finished | Progress::Refused => {
+            Progress::Finished | Progress::Refused | Progress::Lost => {
                 self.bookings.remove(&index);
             }
         }
+    }
+
+    fn on_worker_lost(&mut self, worker: WorkerRank, now: SimTime) {
+        self.clock.set(now);
+        let _ = self.router.leave(worker.worker); // it joined, or it would not be told here
+    }
+
+    fn on_worker_back(&mut self, worker: WorkerRank, life: Incarnation, now: SimTime) {
+        self.clock.set(now);
+        // Batches of the life before that are still on their way must not count.
+        let spec = WorkerSpec::new(self.block_size).with_incarnation(life);
+        let _ = self.router.join(worker.worker, spec);
     }
 }
 
@@ -112,30 +147,5 @@ impl fmt::Debug for KvAware {
             .field("router", &self.router)
             .field("bookings", &self.bookings.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// The router's view of virtual time.
-#[derive(Clone, Debug)]
-struct VirtualClock {
-    /// Only a point to count from: it decides nothing.
-    origin: Instant,
-    nanos: Arc<AtomicU64>,
-}
-
-impl VirtualClock {
-    #[expect(clippy::disallowed_methods, reason = "an Instant can only be made from another one")]
-    fn new() -> Self {
-        Self { origin: Instant::now(), nanos: Arc::default() }
-    }
-
-    fn set(&self, now: SimTime) {
-        self.nanos.store(now.as_nanos(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Instant {
-        self.origin + Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
 }

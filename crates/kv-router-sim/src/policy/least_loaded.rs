@@ -1,8 +1,9 @@
 //! Whoever has the fewest requests.
 
+use kv_router_transport::Incarnation;
 use kv_router_types::WorkerRank;
-use rustc_hash::FxHashMap;
 
+use super::roster::Roster;
 use super::{Policy, PolicyError};
 use crate::progress::{Milestone, Progress};
 use crate::random::SeededRandom;
@@ -14,10 +15,9 @@ use crate::time::SimTime;
 /// It counts requests, as most gateways do, not tokens: a long prompt weighs as much as a short one.
 #[derive(Clone, Debug)]
 pub struct LeastLoaded {
-    workers: Vec<WorkerRank>,
+    roster: Roster,
     /// One a worker, in the same order.
     outstanding: Vec<u32>,
-    position: FxHashMap<WorkerRank, usize>,
     random: SeededRandom,
 }
 
@@ -25,9 +25,8 @@ impl LeastLoaded {
     /// Chooses among `workers`; `seed` decides ties.
     pub fn new(workers: &[WorkerRank], seed: u64) -> Self {
         Self {
-            workers: workers.to_vec(),
+            roster: Roster::new(workers),
             outstanding: vec![0; workers.len()],
-            position: workers.iter().enumerate().map(|(index, &worker)| (worker, index)).collect(),
             random: SeededRandom::new(seed),
         }
     }
@@ -39,18 +38,28 @@ impl Policy for LeastLoaded {
     }
 
     fn choose(&mut self, _: &SimRequest, _: SimTime) -> Result<WorkerRank, PolicyError> {
-        let chosen =
-            cheapest(self.outstanding.iter().copied(), &mut self.random).ok_or(PolicyError::NoWorkers)?;
+        let costs =
+            self.outstanding.iter().enumerate().map(|(index, &count)| (self.roster.is_down(index), count));
+        let chosen = cheapest(costs, &mut self.random).ok_or(PolicyError::NoWorkers)?;
+        let worker = self.roster.up_at(chosen).ok_or(PolicyError::NoWorkers)?;
         self.outstanding[chosen] += 1;
-        Ok(self.workers[chosen])
+        Ok(worker)
     }
 
     fn on_progress(&mut self, milestone: &Milestone) {
-        if matches!(milestone.progress, Progress::Finished | Progress::Refused)
-            && let Some(&index) = self.position.get(&milestone.worker)
+        if matches!(milestone.progress, Progress::Finished | Progress::Refused | Progress::Lost)
+            && let Some(index) = self.roster.position(milestone.worker)
         {
             self.outstanding[index] = self.outstanding[index].saturating_sub(1);
         }
+    }
+
+    fn on_worker_lost(&mut self, worker: WorkerRank, _: SimTime) {
+        self.roster.lost(worker);
+    }
+
+    fn on_worker_back(&mut self, worker: WorkerRank, _: Incarnation, _: SimTime) {
+        self.roster.back(worker);
     }
 }
 

@@ -1,26 +1,34 @@
 //! Routing policies: who gets the next request.
 
 mod best_prefix;
+mod clock;
+mod knobs;
 mod kv_aware;
 mod least_loaded;
 mod random;
 mod registry;
+mod roster;
 mod round_robin;
+mod several;
+mod shared_load;
 #[cfg(test)]
 mod tests;
 
 use std::error::Error;
 use std::fmt;
 
-use kv_router_transport::EventBatch;
+use kv_router_transport::{EventBatch, Incarnation};
 use kv_router_types::WorkerRank;
 
 pub use best_prefix::BestPrefix;
+pub use knobs::{KnobError, Knobs};
 pub use kv_aware::KvAware;
 pub use least_loaded::LeastLoaded;
 pub use random::Random;
-pub use registry::{POLICIES, PolicyContext, PolicyEntry};
+pub use registry::{BEST_PREFIX, POLICIES, PolicyContext, PolicyEntry};
 pub use round_robin::RoundRobin;
+pub use several::Several;
+pub use shared_load::SharedLoad;
 
 use crate::progress::Milestone;
 use crate::request::SimRequest;
@@ -49,6 +57,13 @@ pub trait Policy {
 
     /// A request came further. Those who do not look at load have nothing to do.
     fn on_progress(&mut self, _milestone: &Milestone) {}
+
+    /// A worker is known to be dead, its cache is gone, and its requests have been reported as lost. It must not be
+    /// chosen until it is back.
+    fn on_worker_lost(&mut self, _worker: WorkerRank, _now: SimTime) {}
+
+    /// A worker is back, with an empty cache, in a new life.
+    fn on_worker_back(&mut self, _worker: WorkerRank, _life: Incarnation, _now: SimTime) {}
 }
 
 /// Why a policy could not be built, or would not route a request.

@@ -1,7 +1,9 @@
 //! Anyone.
 
+use kv_router_transport::Incarnation;
 use kv_router_types::WorkerRank;
 
+use super::roster::Roster;
 use super::{Policy, PolicyError};
 use crate::random::SeededRandom;
 use crate::request::SimRequest;
@@ -10,14 +12,14 @@ use crate::time::SimTime;
 /// Everyone with the same chance each time.
 #[derive(Clone, Debug)]
 pub struct Random {
-    workers: Vec<WorkerRank>,
+    roster: Roster,
     random: SeededRandom,
 }
 
 impl Random {
     /// Draws from `workers` by `seed`.
     pub fn new(workers: &[WorkerRank], seed: u64) -> Self {
-        Self { workers: workers.to_vec(), random: SeededRandom::new(seed) }
+        Self { roster: Roster::new(workers), random: SeededRandom::new(seed) }
     }
 }
 
@@ -27,7 +29,15 @@ impl Policy for Random {
     }
 
     fn choose(&mut self, _: &SimRequest, _: SimTime) -> Result<WorkerRank, PolicyError> {
-        let drawn = self.random.below(self.workers.len());
-        self.workers.get(drawn).copied().ok_or(PolicyError::NoWorkers)
+        let drawn = self.random.below(self.roster.up().count());
+        self.roster.up().nth(drawn).ok_or(PolicyError::NoWorkers)
+    }
+
+    fn on_worker_lost(&mut self, worker: WorkerRank, _: SimTime) {
+        self.roster.lost(worker);
+    }
+
+    fn on_worker_back(&mut self, worker: WorkerRank, _: Incarnation, _: SimTime) {
+        self.roster.back(worker);
     }
 }

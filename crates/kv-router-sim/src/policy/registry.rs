@@ -2,7 +2,7 @@
 
 use kv_router_types::WorkerRank;
 
-use super::{KvAware, LeastLoaded, Policy, PolicyError, Random, RoundRobin};
+use super::{BestPrefix, KvAware, LeastLoaded, Policy, PolicyError, Random, RoundRobin};
 use crate::engine::EngineConfig;
 
 /// What a policy is built from.
@@ -35,3 +35,10 @@ pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry { name: "round-robin", build: |context| Ok(Box::new(RoundRobin::new(context.workers))) },
     PolicyEntry { name: "random", build: |context| Ok(Box::new(Random::new(context.workers, context.seed))) },
 ];
+
+/// The yardstick: what cache-awareness alone is worth, with exact events and no notion of memory. Not among
+/// [`POLICIES`], because nobody should run it: see [`BestPrefix`].
+pub const BEST_PREFIX: PolicyEntry = PolicyEntry {
+    name: "best-prefix",
+    build: |context| Ok(Box::new(BestPrefix::new(context.workers, context.seed))),
+};

@@ -10,6 +10,7 @@ fn comparison() -> Comparison {
         outcome: Outcome {
             finished: 12,
             refused: 1,
+            resent: 0,
             preemptions: 2,
             hit_blocks,
             prompt_blocks: 90,

@@ -31,6 +31,25 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// A trace of requests that were made, not read.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError::Empty`] without a request; a fault of the line, counted from 1, when one arrives before its
+    /// predecessor.
+    pub fn from_records(records: Vec<TraceRecord>) -> Result<Self, TraceError> {
+        if records.is_empty() {
+            return Err(TraceError::Empty);
+        }
+        for (line, pair) in (2..).zip(records.windows(2)) {
+            let (previous_ms, found_ms) = (pair[0].timestamp_ms, pair[1].timestamp_ms);
+            if found_ms < previous_ms {
+                return Err(TraceError::Line { line, fault: LineFault::Unsorted { previous_ms, found_ms } });
+            }
+        }
+        Ok(Self { records, skipped: 0 })
+    }
+
     /// The requests, in order of arrival.
     #[inline]
     pub fn records(&self) -> &[TraceRecord] {

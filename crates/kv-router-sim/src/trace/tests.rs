@@ -167,3 +167,18 @@ fn the_sample_is_whole() {
     let trace = Trace::sample().unwrap();
     assert_eq!((trace.records().len(), trace.span_ms()), (6_000, 1_872_000));
 }
+
+#[test]
+fn records_make_a_trace_when_they_are_in_order() {
+    let record = |timestamp_ms| TraceRecord {
+        timestamp_ms,
+        prompt: Prompt::new(vec![1], 64).unwrap(),
+        output_tokens: 1,
+    };
+    let trace = Trace::from_records(vec![record(3), record(3), record(9)]).unwrap();
+    assert_eq!((trace.records().len(), trace.span_ms()), (3, 6));
+    assert!(matches!(Trace::from_records(vec![]), Err(TraceError::Empty)));
+    let fault = LineFault::Unsorted { previous_ms: 9, found_ms: 3 };
+    let unsorted = Trace::from_records(vec![record(1), record(9), record(3)]);
+    assert!(matches!(unsorted, Err(TraceError::Line { line: 3, fault: found }) if found == fault));
+}

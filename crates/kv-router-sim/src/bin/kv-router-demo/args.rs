@@ -4,18 +4,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::builder::{PossibleValuesParser, RangedI64ValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
 
 use kv_router_sim::engine::EngineConfig;
 use kv_router_sim::fleet::FleetConfig;
-use kv_router_sim::policy::POLICIES;
+use kv_router_sim::policy::{BEST_PREFIX, Knobs, POLICIES};
 use kv_router_sim::prompt::{TraceBlockSize, TraceBlockSizeError};
+use kv_router_sim::scenario::{Scenario, UnknownScenario};
 use kv_router_sim::workload::{Utilisation, UtilisationError};
 
 /// Compares routing policies by replaying a trace against a simulated fleet of inference engines.
 #[derive(Debug, Parser)]
 #[command(name = "kv-router-demo")]
 pub(crate) struct Args {
+    /// Situation to play instead of a trace, on a fleet of its own.
+    #[arg(long, value_name = "NAME", value_parser = scenario(), conflicts_with_all = OF_A_TRACE)]
+    pub(crate) scenario: Option<Scenario>,
+    /// Requests to stop after; all of a trace, and the scenario's own number, by default.
+    #[arg(long, value_name = "N", value_parser = up_to(1_000_000))]
+    pub(crate) requests: Option<u32>,
+    /// Settings of the router to try beside its defaults, such as prefill_load_scale=4,temperature=0.1; give it again
+    /// for more.
+    #[arg(long = "knobs", value_name = "NAME=VALUE,..")]
+    pub(crate) knobs: Vec<Knobs>,
     /// Trace to replay, plain or gzip; the bundled sample of the Mooncake conversation trace by default.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -52,12 +63,34 @@ pub(crate) struct Args {
     /// One line of JSON a policy on stdout, instead of the table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where to write the chart.
-    #[arg(long, value_name = "FILE", default_value = "out/demo.svg")]
-    pub(crate) chart: PathBuf,
+    /// Where to write the chart: out/demo.svg by default, out/demo-NAME.svg for a scenario.
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
 }
 
+/// What a scenario decides itself.
+const OF_A_TRACE: [&str; 9] = [
+    "trace",
+    "skip_bad_lines",
+    "engines",
+    "block_size",
+    "utilisation",
+    "prefill_rate",
+    "decode_step_ms",
+    "max_running",
+    "pool_blocks",
+];
+
 impl Args {
+    /// Where the chart goes.
+    pub(crate) fn chart(&self) -> PathBuf {
+        match (&self.chart, self.scenario) {
+            (Some(path), _) => path.clone(),
+            (None, Some(scenario)) => format!("out/demo-{scenario}.svg").into(),
+            (None, None) => "out/demo.svg".into(),
+        }
+    }
+
     /// The fleet asked for.
     pub(crate) fn fleet(&self) -> FleetConfig {
         FleetConfig {
@@ -81,7 +114,12 @@ fn up_to(max: u32) -> RangedI64ValueParser<u32> {
 }
 
 fn policy_name() -> PossibleValuesParser {
-    PossibleValuesParser::new(POLICIES.iter().map(|policy| policy.name))
+    PossibleValuesParser::new(POLICIES.iter().chain([&BEST_PREFIX]).map(|policy| policy.name))
+}
+
+fn scenario() -> impl TypedValueParser<Value = Scenario> {
+    let values = Scenario::ALL.map(|scenario| PossibleValue::new(scenario.name()).help(scenario.summary()));
+    PossibleValuesParser::new(values).try_map(|name| -> Result<Scenario, UnknownScenario> { name.parse() })
 }
 
 fn block_size(text: &str) -> Result<TraceBlockSize, TraceBlockSizeError> {

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::{fmt, iter};
 
 use clap::Parser;
-use kv_router_sim::fleet::replay;
-use kv_router_sim::policy::{KvAware, POLICIES, PolicyContext};
+use kv_router_sim::policy::{BEST_PREFIX, KvAware};
 use kv_router_sim::report::{Comparison, PolicyReport, json_line, svg, table};
+use kv_router_sim::scenario::{Stage, StageOptions};
 use kv_router_sim::trace::{ReadOptions, Trace};
 use kv_router_sim::workload::Workload;
 
@@ -33,6 +33,47 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    let stage = match args.scenario {
+        Some(scenario) => {
+            let requests = args.requests.map(|requests| requests as usize);
+            scenario.stage(&StageOptions { seed: args.seed, requests, knobs: args.knobs.clone() })?
+        }
+        None => of_trace(args)?,
+    };
+    let comparison = play(args, &stage)?;
+    if !args.json {
+        write!(io::stdout(), "{}", table(&comparison))?;
+    }
+    let chart = args.chart();
+    write_chart(&chart, &svg(&comparison)?)?;
+    writeln!(io::stderr(), "chart: {}", chart.display())?;
+    Ok(())
+}
+
+/// Plays everything that is wanted, and prints lines of JSON as they come.
+fn play(args: &Args, stage: &Stage) -> Result<Comparison, Box<dyn Error>> {
+    let bound = stage.workload.hit_bound();
+    let mut printed = Ok(());
+    let comparison = stage.run(
+        |name| is_wanted(args, name),
+        |name| Terminal::new(name, stage.workload.len()),
+        |report| {
+            if args.json && printed.is_ok() && report.outcome.finished > 0 {
+                printed = writeln!(io::stdout(), "{}", json_line(report, &bound));
+            }
+        },
+    )?;
+    printed?;
+    match comparison.policies.iter().find(|report| report.outcome.finished == 0) {
+        Some(PolicyReport { policy, .. }) => {
+            Err(format!("{policy}: no request was served; try more --pool-blocks or --engines").into())
+        }
+        None => Ok(comparison),
+    }
+}
+
+/// A trace before the fleet that the command line describes.
+fn of_trace(args: &Args) -> Result<Stage, Box<dyn Error>> {
     let trace = load(args)?;
     if trace.skipped() > 0 {
         writeln!(io::stderr(), "left out {} broken lines of the trace", trace.skipped())?;
@@ -41,46 +82,31 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let workload = Workload::new(trace, args.block_size)
         .hashed_by(KvAware::hash)
         .at_utilisation(args.utilisation, &fleet);
-    let workers = fleet.workers();
-    let context = PolicyContext { workers: &workers, engine: fleet.engine, seed: args.seed };
-
-    let mut comparison =
-        Comparison { setting: setting(args, &workload), bound: workload.hit_bound(), policies: Vec::new() };
-    for entry in POLICIES.iter().filter(|entry| is_wanted(args, entry.name)) {
-        let mut policy = (entry.build)(&context)?;
-        let mut terminal = Terminal::new(entry.name, workload.len());
-        let outcome = replay(&fleet, &workload, policy.as_mut(), &mut terminal)?;
-        drop(terminal);
-        if outcome.finished == 0 {
-            return Err(format!(
-                "{}: no request was served; try more --pool-blocks or --engines",
-                entry.name
-            )
-            .into());
-        }
-        let report = PolicyReport { policy: entry.name.to_owned(), outcome };
-        if args.json {
-            writeln!(io::stdout(), "{}", json_line(&report, &comparison.bound))?;
-        }
-        comparison.policies.push(report);
-    }
-    if !args.json {
-        write!(io::stdout(), "{}", table(&comparison))?;
-    }
-    write_chart(&args.chart, &svg(&comparison)?)?;
-    writeln!(io::stderr(), "chart: {}", args.chart.display())?;
-    Ok(())
+    Ok(Stage::plain(setting(args, &workload), fleet, workload, args.seed, &args.knobs))
 }
 
 fn load(args: &Args) -> Result<Trace, Box<dyn Error>> {
     let options = ReadOptions { max_skipped: args.skip_bad_lines, ..ReadOptions::default() };
-    let Some(path) = &args.trace else { return Ok(Trace::sample()?) };
-    let file = File::open(path).map_err(|source| FileError { path: path.clone(), what: "read", source })?;
-    Ok(Trace::read_with(file, options)?)
+    let trace = match &args.trace {
+        None => Trace::sample()?,
+        Some(path) => {
+            let unread = |source| FileError { path: path.clone(), what: "read", source };
+            Trace::read_with(File::open(path).map_err(unread)?, options)?
+        }
+    };
+    Ok(match args.requests {
+        Some(requests) => trace.head(requests as usize),
+        None => trace,
+    })
 }
 
 fn is_wanted(args: &Args, name: &str) -> bool {
-    args.policies.is_empty() || args.policies.iter().any(|wanted| wanted == name)
+    if args.policies.is_empty() {
+        // On a trace the yardstick takes part only when it is named.
+        return args.scenario.is_some() || name != BEST_PREFIX.name;
+    }
+    // Variants of a policy have its name and something more.
+    args.policies.iter().any(|wanted| name.split(' ').next() == Some(wanted))
 }
 
 fn setting(args: &Args, workload: &Workload) -> String {

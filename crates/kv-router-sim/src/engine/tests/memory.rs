@@ -1,7 +1,5 @@
 //! Who holds what, what is given up, and what is called what.
 
-use kv_router_types::{ExternalSequenceHash, KvEvent};
-
 use super::*;
 use Progress::{Finished, Preempted, PrefillCompleted};
 

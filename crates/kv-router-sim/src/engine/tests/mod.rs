@@ -2,12 +2,15 @@
 
 mod memory;
 mod properties;
+mod tiers;
 mod timing;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv_router_types::WorkerId;
+use kv_router_index::{ApplyEvents, DumpEvents, Oracle};
+use kv_router_types::{ExternalSequenceHash, KvEvent, Tier, TierSet, WorkerId};
 
 use super::*;
 use crate::model::CacheModel;
@@ -22,6 +25,7 @@ fn small(pool_blocks: u32) -> EngineConfig {
         decode_step: Duration::from_millis(10),
         step_token_budget: 32,
         max_running: 8,
+        ladder: None,
     }
 }
 
@@ -39,6 +43,8 @@ fn request(index: u32, id: u64, input: u32, output: u32, size: TraceBlockSize) -
 struct Bench {
     engine: MockEngine,
     model: CacheModel,
+    /// In place of the model when there are lower tiers.
+    oracle: Oracle,
     report: StepReport,
     now: SimTime,
     batches: Vec<EventBatch>,
@@ -55,6 +61,7 @@ impl Bench {
         Self {
             engine: MockEngine::new(identity(naming), config).unwrap(),
             model: CacheModel::new(),
+            oracle: Oracle::new(),
             report: StepReport::default(),
             now: SimTime::ZERO,
             batches: Vec::new(),
@@ -79,7 +86,16 @@ impl Bench {
             );
             assert!(!batch.events.is_empty() && batch.events.iter().all(|event| event.block_count() > 0));
             for event in &batch.events {
-                assert_eq!(self.model.apply(event), Ok(()));
+                if self.engine.ladder.is_none() {
+                    assert_eq!(self.model.apply(event), Ok(()));
+                } else {
+                    let applied = self.oracle.apply(batch.from, event).unwrap();
+                    assert_eq!(
+                        (applied.already_held, applied.moved, applied.unknown),
+                        (0, 0, 0),
+                        "{event:?}"
+                    );
+                }
             }
             self.batches.push(batch);
         }
@@ -89,15 +105,28 @@ impl Bench {
             self.log.push((millis, milestone.request.index(), milestone.progress));
         }
         self.engine.pool.check();
-        assert_eq!(self.model.names(), self.engine.pool.names(), "events and cache agree");
+        self.check_cache();
         assert!(self.engine.held_blocks() <= self.engine.config.pool_blocks);
         self.report.next.is_some()
+    }
+
+    fn check_cache(&self) {
+        let Some(ladder) = &self.engine.ladder else {
+            assert_eq!(self.model.names(), self.engine.pool.names(), "events and cache agree");
+            return;
+        };
+        ladder.check(self.engine.config.ladder.unwrap().max_queued);
+        let truth = ladder.tiers();
+        let on_device = truth.iter().filter(|(_, tiers)| tiers.contains(&Tier::Device));
+        let on_device: Vec<_> = on_device.map(|(name, _)| *name).collect();
+        assert_eq!(on_device, self.engine.pool.names(), "the ladder knows what the device has");
+        assert_eq!(truth, believed(&self.oracle), "events and tiers agree");
     }
 
     fn run(&mut self) -> &[(u64, u32, Progress)] {
         while self.step() {}
         assert_eq!((self.engine.running(), self.engine.waiting(), self.engine.held_blocks()), (0, 0, 0));
-        assert!(self.engine.is_idle());
+        assert!(self.engine.is_idle() && self.engine.ladder.as_ref().is_none_or(Ladder::is_quiet));
         &self.log
     }
 
@@ -106,6 +135,28 @@ impl Bench {
         let is_story = |entry: &&(u64, u32, Progress)| !matches!(entry.2, Progress::OutputGrown { .. });
         self.run().iter().filter(is_story).copied().collect()
     }
+}
+
+/// Every block that the events leave, with its tiers, sorted.
+fn believed(oracle: &Oracle) -> Vec<(ExternalSequenceHash, Vec<Tier>)> {
+    let mut held: BTreeMap<ExternalSequenceHash, TierSet> = BTreeMap::new();
+    oracle.dump(&mut |_, event| match event {
+        KvEvent::Stored { tier, blocks, .. } => {
+            for block in blocks {
+                let tiers = held.entry(block.external).or_default();
+                *tiers = tiers.with(tier);
+            }
+        }
+        KvEvent::Removed { tier, blocks } => {
+            for name in blocks {
+                let tiers = held.entry(name).or_default();
+                *tiers = tiers.without(tier);
+            }
+        }
+        KvEvent::Cleared => held.clear(),
+    });
+    let held = held.into_iter().filter(|(_, tiers)| !tiers.is_empty());
+    held.map(|(name, tiers)| (name, tiers.iter().collect())).collect()
 }
 
 const fn admitted(hit_blocks: u32) -> Progress {

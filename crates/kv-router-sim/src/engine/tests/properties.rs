@@ -8,21 +8,21 @@ use super::*;
 
 /// A request by its path through a small tree of contents, so that prefixes are shared often.
 #[derive(Clone, Debug)]
-struct Shape {
+pub(super) struct Shape {
     path: Vec<bool>,
     /// Tokens of the last piece.
     tail: u32,
     output: u32,
     /// Steps of the engine before it is sent.
-    pause: u8,
+    pub(super) pause: u8,
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+pub(super) fn shape() -> impl Strategy<Value = Shape> {
     (vec(any::<bool>(), 1..4), 1..=PIECE_TOKENS, 1u32..300, 0u8..40)
         .prop_map(|(path, tail, output, pause)| Shape { path, tail, output, pause })
 }
 
-fn config() -> impl Strategy<Value = EngineConfig> {
+pub(super) fn config() -> impl Strategy<Value = EngineConfig> {
     (prop_oneof![Just(64), Just(128), Just(256)], 5u32..40, 1u32..600, 1u32..7).prop_map(
         |(block, pool_blocks, step_token_budget, max_running)| EngineConfig {
             block_size: TraceBlockSize::new(block).unwrap(),
@@ -34,11 +34,11 @@ fn config() -> impl Strategy<Value = EngineConfig> {
     )
 }
 
-fn naming() -> impl Strategy<Value = Naming> {
+pub(super) fn naming() -> impl Strategy<Value = Naming> {
     prop_oneof![Just(Naming::Content), any::<u64>().prop_map(Naming::Salted), Just(Naming::Serial)]
 }
 
-fn build(index: u32, shape: &Shape, size: TraceBlockSize) -> Arc<SimRequest> {
+pub(super) fn build(index: u32, shape: &Shape, size: TraceBlockSize) -> Arc<SimRequest> {
     let mut node = 1;
     let ids: Vec<u64> = shape
         .path
@@ -82,7 +82,7 @@ proptest! {
 
 /// Every request lives a life in the right order, and every token is accounted for.
 #[track_caller]
-fn check_lives(bench: &Bench, accepted: &[Arc<SimRequest>]) {
+pub(super) fn check_lives(bench: &Bench, accepted: &[Arc<SimRequest>]) {
     let block = u64::from(bench.engine.config.tokens_per_block());
     let (mut first_admissions, mut tokens_of_prefills, mut least_prefill, mut preemptions) =
         (vec![], 0, 0, 0);
@@ -119,7 +119,9 @@ fn check_lives(bench: &Bench, accepted: &[Arc<SimRequest>]) {
                     assert!(running && has_token);
                     done = true;
                 }
-                Progress::Refused => panic!("engines refuse by an error"),
+                Progress::Refused | Progress::Lost => {
+                    panic!("engines refuse by an error, and do not die alone")
+                }
             }
         }
         assert!(done, "request {} never ended", request.index());
