@@ -126,6 +126,18 @@ fn help_explains_scenarios_and_a_wrong_name_lists_them() {
 }
 
 #[test]
+fn all_scenarios_are_one_chart() {
+    let arguments = ["--scenario", "all", "--requests", "20", "--policy", "kv-aware", "--chart", "all.svg"];
+    let (output, folder) = demo("all", &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let (table, chart) =
+        (String::from_utf8(output.stdout).unwrap(), fs::read_to_string(folder.join("all.svg")).unwrap());
+    for scenario in Scenario::ALL {
+        assert!(table.contains(&format!("{scenario}: 20 requests")) && chart.contains(scenario.name()));
+    }
+}
+
+#[test]
 fn results_are_printed_even_when_the_chart_cannot_be_written() {
     let (output, _) = demo("chart", &["--trace", "trace.jsonl", "--chart", "trace.jsonl/demo.svg", "--json"]);
     assert!(!output.status.success() && !output.stdout.is_empty());

@@ -16,21 +16,24 @@ const AXIS: i32 = 64;
 const GAP: i32 = 28;
 const BAR_SLOT: i32 = 92;
 const MIN_PANEL: i32 = 300;
+/// Width of a letter and height of a line under a bar, about.
+const LETTER: i32 = 7;
+const LINE: i32 = 14;
 const TOP: i32 = 132;
 const BOTTOM: i32 = HEIGHT - 56;
 
-const INK: RGBColor = RGBColor(31, 41, 55);
-const SOFT: RGBColor = RGBColor(107, 114, 128);
-const GRID: RGBColor = RGBColor(229, 231, 235);
+pub(super) const INK: RGBColor = RGBColor(31, 41, 55);
+pub(super) const SOFT: RGBColor = RGBColor(107, 114, 128);
+pub(super) const GRID: RGBColor = RGBColor(229, 231, 235);
 const BOUND: RGBColor = RGBColor(190, 24, 60);
 /// By order of the policies: the first stands out.
-const BARS: [RGBColor; 4] =
+pub(super) const BARS: [RGBColor; 4] =
     [RGBColor(29, 97, 190), RGBColor(120, 144, 168), RGBColor(158, 176, 194), RGBColor(192, 204, 216)];
 
 /// The chart could not be drawn.
 #[derive(Debug)]
 pub struct ChartError {
-    source: Box<dyn Error + Send + Sync>,
+    pub(super) source: Box<dyn Error + Send + Sync>,
 }
 
 impl fmt::Display for ChartError {
@@ -69,11 +72,15 @@ pub fn svg(comparison: &Comparison) -> Result<String, ChartError> {
 fn draw(comparison: &Comparison, document: &mut String) -> Result<(), Box<dyn Error + Send + Sync>> {
     let panels = panels(comparison);
     let names: Vec<&str> = comparison.policies.iter().map(|report| report.policy.as_str()).collect();
-    let panel_width = MIN_PANEL.max(BAR_SLOT * i32::try_from(names.len()).unwrap_or(i32::MAX / 1024));
+    let bars = i32::try_from(names.len()).unwrap_or(i32::MAX / 1024);
+    let widest = names.iter().flat_map(|name| label(name)).map(str::len).max().unwrap_or(0);
+    let panel_width = MIN_PANEL.max(BAR_SLOT.max(widest as i32 * LETTER + 8) * bars);
+    let lines = names.iter().map(|name| label(name).count()).max().unwrap_or(1);
+    let height = HEIGHT + (lines as i32 - 1) * LINE;
     let count = panels.len() as i32;
     let width = 2 * MARGIN + count * (AXIS + panel_width) + (count - 1) * GAP;
 
-    let root = SVGBackend::with_string(document, (width as u32, HEIGHT as u32)).into_drawing_area();
+    let root = SVGBackend::with_string(document, (width as u32, height as u32)).into_drawing_area();
     let canvas = Canvas { root: &root };
     root.fill(&WHITE)?;
     canvas.text("Routing policies on one trace", (MARGIN, 36), 24, &INK, HPos::Left)?;
@@ -114,11 +121,11 @@ fn panels(comparison: &Comparison) -> [Panel; 3] {
     ]
 }
 
-struct Canvas<'a, 'b> {
-    root: &'a DrawingArea<SVGBackend<'b>, Shift>,
+pub(super) struct Canvas<'a, 'b> {
+    pub(super) root: &'a DrawingArea<SVGBackend<'b>, Shift>,
 }
 
-type Drawn = Result<(), Box<dyn Error + Send + Sync>>;
+pub(super) type Drawn = Result<(), Box<dyn Error + Send + Sync>>;
 
 impl Canvas<'_, '_> {
     fn panel(&self, panel: &Panel, names: &[&str], left: i32, right: i32) -> Drawn {
@@ -143,7 +150,9 @@ impl Canvas<'_, '_> {
             let corners = [(center - half, height(value)), (center + half, BOTTOM)];
             self.root.draw(&Rectangle::new(corners, color.filled()))?;
             self.text(&(panel.label)(value), (center, height(value) - 7), 13, &INK, HPos::Center)?;
-            self.text(name, (center, BOTTOM + 22), 13, &INK, HPos::Center)?;
+            for (line, part) in (0..).zip(label(name)) {
+                self.text(part, (center, BOTTOM + 22 + line * LINE), 13, &INK, HPos::Center)?;
+            }
         }
         self.root.draw(&PathElement::new([(left, BOTTOM), (right, BOTTOM)], SOFT.stroke_width(1)))?;
         if let Some((value, name)) = &panel.bound {
@@ -158,11 +167,16 @@ impl Canvas<'_, '_> {
     }
 
     /// Text whose baseline is at `at`.
-    fn text(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor, align: HPos) -> Drawn {
+    pub(super) fn text(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor, align: HPos) -> Drawn {
         let style = ("sans-serif", size).into_font().color(color).pos(Pos::new(align, VPos::Bottom));
         self.root.draw(&Text::new(text.to_owned(), at, style))?;
         Ok(())
     }
+}
+
+/// A name in lines: a policy, and each of its settings.
+fn label(name: &str) -> impl Iterator<Item = &str> {
+    name.split([' ', ','])
 }
 
 /// A round step and the end of an axis that shows `max` with some air above it.

@@ -3,12 +3,14 @@
 
 mod chart;
 mod json;
+mod multiples;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use chart::{ChartError, svg};
 pub use json::json_line;
+pub use multiples::multiples;
 pub use table::table;
 
 use crate::bound::HitBound;

@@ -80,3 +80,18 @@ fn a_chart_of_nothing_is_still_a_chart() {
     let empty = Comparison { setting: String::new(), bound: HitBound::default(), policies: vec![] };
     assert!(svg(&empty).unwrap().contains("Prefix hit ratio"));
 }
+
+#[test]
+fn small_multiples_shorten_names_and_keep_every_value() {
+    let mut comparison = comparison();
+    comparison.policies[1].policy = "kv-aware prefill_load_scale=32".to_owned();
+    comparison.policies[1].outcome.ttft.mean = 99_000.0; // far off the scale
+    let document = multiples("Scenarios", &[("bursty".to_owned(), comparison.clone())]).unwrap();
+    for text in
+        ["Scenarios", "bursty", "* prefill_load_scale=32", "kv-aware *", "1.23 s", "99.00 s", "9.00 s"]
+    {
+        assert!(document.contains(text), "{text}");
+    }
+    assert!(!document.contains("kv-aware prefill_load_scale=32"));
+    assert!(multiples("", &[]).unwrap().starts_with("<svg"));
+}

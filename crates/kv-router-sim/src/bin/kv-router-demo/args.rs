@@ -10,7 +10,7 @@ use kv_router_sim::engine::EngineConfig;
 use kv_router_sim::fleet::FleetConfig;
 use kv_router_sim::policy::{BEST_PREFIX, Knobs, POLICIES};
 use kv_router_sim::prompt::{TraceBlockSize, TraceBlockSizeError};
-use kv_router_sim::scenario::{Scenario, UnknownScenario};
+use kv_router_sim::scenario::Scenario;
 use kv_router_sim::workload::{Utilisation, UtilisationError};
 
 /// Compares routing policies by replaying a trace against a simulated fleet of inference engines.
@@ -19,7 +19,7 @@ use kv_router_sim::workload::{Utilisation, UtilisationError};
 pub(crate) struct Args {
     /// Situation to play instead of a trace, on a fleet of its own.
     #[arg(long, value_name = "NAME", value_parser = scenario(), conflicts_with_all = OF_A_TRACE)]
-    pub(crate) scenario: Option<Scenario>,
+    pub(crate) scenario: Option<Play>,
     /// Requests to stop after; all of a trace, and the scenario's own number, by default.
     #[arg(long, value_name = "N", value_parser = up_to(1_000_000))]
     pub(crate) requests: Option<u32>,
@@ -86,7 +86,8 @@ impl Args {
     pub(crate) fn chart(&self) -> PathBuf {
         match (&self.chart, self.scenario) {
             (Some(path), _) => path.clone(),
-            (None, Some(scenario)) => format!("out/demo-{scenario}.svg").into(),
+            (None, Some(Play::One(scenario))) => format!("out/demo-{scenario}.svg").into(),
+            (None, Some(Play::All)) => "out/demo-all.svg".into(),
             (None, None) => "out/demo.svg".into(),
         }
     }
@@ -117,9 +118,22 @@ fn policy_name() -> PossibleValuesParser {
     PossibleValuesParser::new(POLICIES.iter().chain([&BEST_PREFIX]).map(|policy| policy.name))
 }
 
-fn scenario() -> impl TypedValueParser<Value = Scenario> {
-    let values = Scenario::ALL.map(|scenario| PossibleValue::new(scenario.name()).help(scenario.summary()));
-    PossibleValuesParser::new(values).try_map(|name| -> Result<Scenario, UnknownScenario> { name.parse() })
+/// What is played instead of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Play {
+    One(Scenario),
+    All,
+}
+
+const ALL: &str = "all";
+
+fn scenario() -> impl TypedValueParser<Value = Play> {
+    let one = Scenario::ALL.map(|scenario| PossibleValue::new(scenario.name()).help(scenario.summary()));
+    let all = PossibleValue::new(ALL).help("each of them, in one chart");
+    PossibleValuesParser::new(one.into_iter().chain([all])).try_map(|name| match name.as_str() {
+        ALL => Ok(Play::All),
+        name => name.parse().map(Play::One),
+    })
 }
 
 fn block_size(text: &str) -> Result<TraceBlockSize, TraceBlockSizeError> {

@@ -12,12 +12,12 @@ use std::{fmt, iter};
 
 use clap::Parser;
 use kv_router_sim::policy::{BEST_PREFIX, KvAware};
-use kv_router_sim::report::{Comparison, PolicyReport, json_line, svg, table};
-use kv_router_sim::scenario::{Stage, StageOptions};
+use kv_router_sim::report::{Comparison, PolicyReport, json_line, multiples, svg, table};
+use kv_router_sim::scenario::{Scenario, Stage, StageError, StageOptions};
 use kv_router_sim::trace::{ReadOptions, Trace};
 use kv_router_sim::workload::Workload;
 
-use args::Args;
+use args::{Args, Play};
 use terminal::Terminal;
 
 fn main() -> ExitCode {
@@ -33,21 +33,41 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
-    let stage = match args.scenario {
-        Some(scenario) => {
-            let requests = args.requests.map(|requests| requests as usize);
-            scenario.stage(&StageOptions { seed: args.seed, requests, knobs: args.knobs.clone() })?
-        }
-        None => of_trace(args)?,
+    let document = match args.scenario {
+        Some(Play::All) => play_all(args)?,
+        Some(Play::One(scenario)) => svg(&print(args, &staged(args, scenario)?)?)?,
+        None => svg(&print(args, &of_trace(args)?)?)?,
     };
-    let comparison = play(args, &stage)?;
+    let chart = args.chart();
+    write_chart(&chart, &document)?;
+    writeln!(io::stderr(), "chart: {}", chart.display())?;
+    Ok(())
+}
+
+fn staged(args: &Args, scenario: Scenario) -> Result<Stage, StageError> {
+    let requests = args.requests.map(|requests| requests as usize);
+    scenario.stage(&StageOptions { seed: args.seed, requests, knobs: args.knobs.clone() })
+}
+
+/// Plays every scenario, and draws all of them in one chart.
+fn play_all(args: &Args) -> Result<String, Box<dyn Error>> {
+    let mut comparisons = Vec::new();
+    for scenario in Scenario::ALL {
+        if !args.json && !comparisons.is_empty() {
+            writeln!(io::stdout())?;
+        }
+        comparisons.push((scenario.name().to_owned(), print(args, &staged(args, scenario)?)?));
+    }
+    Ok(multiples("Routing policies in seven scenarios", &comparisons)?)
+}
+
+/// Plays everything that is wanted, and prints the table.
+fn print(args: &Args, stage: &Stage) -> Result<Comparison, Box<dyn Error>> {
+    let comparison = play(args, stage)?;
     if !args.json {
         write!(io::stdout(), "{}", table(&comparison))?;
     }
-    let chart = args.chart();
-    write_chart(&chart, &svg(&comparison)?)?;
-    writeln!(io::stderr(), "chart: {}", chart.display())?;
-    Ok(())
+    Ok(comparison)
 }
 
 /// Plays everything that is wanted, and prints lines of JSON as they come.
