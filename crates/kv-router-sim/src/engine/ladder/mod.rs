@@ -18,6 +18,8 @@ mod shelf;
 
 use std::time::Duration;
 
+#[cfg(test)]
+use kv_router_types::LocalBlockHash;
 use kv_router_types::{ExternalSequenceHash, StoredBlock, Tier, TierSet};
 use rustc_hash::FxHashMap;
 
@@ -277,6 +279,18 @@ impl Ladder {
         }
         assert!(self.catalog.values().all(|entry| !entry.tiers.is_empty()));
         assert!(self.pipelines.iter().all(|pipeline| pipeline.queued() <= max_queued as usize));
+    }
+
+    /// Leading blocks of a prompt that are held without a gap, by the best tier of each.
+    pub(super) fn reach(&self, prompt: &[LocalBlockHash]) -> [u32; Tier::COUNT] {
+        let mut by_tier = [0; Tier::COUNT];
+        let mut key = ChainKey::ROOT;
+        for &local in prompt {
+            key = key.then(local);
+            let Some(best) = self.catalog.get(&key).and_then(|entry| entry.tiers.best()) else { break };
+            by_tier[best.index()] += 1;
+        }
+        by_tier
     }
 
     /// Every block with its name and its tiers, sorted.

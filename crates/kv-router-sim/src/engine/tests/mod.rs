@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv_router_index::{ApplyEvents, DumpEvents, Oracle};
+use kv_router_index::{ApplyEvents, DumpEvents, Oracle, Overlap, PrefixIndex};
 use kv_router_types::{ExternalSequenceHash, KvEvent, Tier, TierSet, WorkerId};
 
 use super::*;
@@ -45,6 +45,8 @@ struct Bench {
     model: CacheModel,
     /// In place of the model when there are lower tiers.
     oracle: Oracle,
+    /// Prompts that the oracle is asked about after every step.
+    watched: Vec<Arc<SimRequest>>,
     report: StepReport,
     now: SimTime,
     batches: Vec<EventBatch>,
@@ -62,6 +64,7 @@ impl Bench {
             engine: MockEngine::new(identity(naming), config).unwrap(),
             model: CacheModel::new(),
             oracle: Oracle::new(),
+            watched: Vec::new(),
             report: StepReport::default(),
             now: SimTime::ZERO,
             batches: Vec::new(),
@@ -121,6 +124,12 @@ impl Bench {
         let on_device: Vec<_> = on_device.map(|(name, _)| *name).collect();
         assert_eq!(on_device, self.engine.pool.names(), "the ladder knows what the device has");
         assert_eq!(truth, believed(&self.oracle), "events and tiers agree");
+        for request in &self.watched {
+            let found = self.oracle.find(request.blocks());
+            let reach =
+                found.get(identity(Naming::Content).worker).map_or([0; Tier::COUNT], Overlap::by_tier);
+            assert_eq!(reach, ladder.reach(request.blocks()), "every block is where the events put it");
+        }
     }
 
     fn run(&mut self) -> &[(u64, u32, Progress)] {

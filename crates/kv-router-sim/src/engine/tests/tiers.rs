@@ -94,6 +94,26 @@ fn what_host_memory_gives_up_is_on_disk() {
     assert_eq!(bench.story()[1], (start + 32, 3, PrefillCompleted));
 }
 
+#[test]
+fn a_preempted_pull_lets_go_of_what_it_read() {
+    let mut slow = ladder(100, 0);
+    slow.host.latency = Duration::from_millis(40);
+    let mut bench = Bench::new(EngineConfig { ladder: Some(slow), ..small(9) });
+    bench.send(0, 1, 64, 1);
+    bench.run();
+    bench.send(1, 3, 144, 1); // takes all of the device
+    bench.run();
+    bench.log.clear();
+    let start = bench.now.as_nanos() / 1_000_000;
+    bench.send(2, 2, 78, 30);
+    bench.send(3, 1, 64, 1);
+    let story = bench.story();
+    // Its three blocks would have come 40 + 3 ms after they were asked for; the older one needs a sixth block before.
+    assert_eq!(story[1], (start + 64, 3, admitted(3)));
+    assert_eq!(story[3], (start + 98, 3, Progress::Preempted));
+    assert_eq!(story.last(), Some(&(bench.log.last().unwrap().0, 3, Finished)));
+}
+
 fn tier(blocks: impl Strategy<Value = u32>) -> impl Strategy<Value = TierConfig> {
     (blocks, 0u64..40, 20u32..5_000, 1u32..4).prop_map(|(blocks, latency, blocks_per_second, min_uses)| {
         TierConfig { blocks, latency: Duration::from_millis(latency), blocks_per_second, min_uses }
@@ -134,6 +154,7 @@ proptest! {
             }
             let request = build(index as u32, shape, config.block_size);
             if bench.engine.enqueue(Arc::clone(&request)).is_ok() {
+                bench.watched.push(Arc::clone(&request));
                 accepted.push(request);
             }
         }
