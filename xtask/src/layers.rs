@@ -85,6 +85,12 @@ const RULES: &[Rule] = &[
         optional: &[],
     },
     Rule {
+        name: "kv-router-engines",
+        layer: Layer::L3,
+        uses: &["kv-router-hash", "kv-router-types", "rustc-hash", "serde", "serde_json"],
+        optional: &[],
+    },
+    Rule {
         name: "kv-router",
         layer: Layer::L4,
         uses: &[

@@ -1,0 +1,245 @@
+//! From what an engine says to what an index is told.
+
+mod config;
+mod counters;
+mod groups;
+mod keys;
+mod media;
+mod names;
+mod output;
+mod salts;
+mod skip;
+mod store;
+
+pub use config::{IngestConfig, Presence};
+pub use counters::IngestCounters;
+pub use media::MediaTable;
+pub use skip::{Skip, Skips};
+
+use kv_router_hash::BlockHasher;
+use kv_router_types::{DpRank, KvEvent, LocalBlockHash, Tier};
+
+use crate::wire::{EventKind, RawHash, WireBatch, WireEvent};
+use groups::{GroupUse, Groups};
+use keys::StoreKeys;
+use names::{Names, Removal, part_name, scoped};
+use output::Output;
+
+/// Turns the events of one worker rank into ours: one for each rank, fed in order.
+///
+/// Feed it where batches are applied, behind the sequence machine, and call [`Ingest::forget`] when the machine says
+/// to forget the rank. It remembers what the rank holds by name, because events leave out what was said before: how
+/// many copies there are, under which salt a chain runs, which blocks of ours an engine's block is.
+///
+/// ```
+/// use kv_router_engines::{BatchEncoder, DecodeLimits, EventForm, Ingest, IngestConfig, StoreFields, WireBatch};
+/// use kv_router_engines::{WireHash, WireTokens};
+/// use kv_router_hash::{HashScheme, Window};
+/// use kv_router_types::BlockSize;
+///
+/// let scheme = HashScheme::new(BlockSize::new(4)?, Window::Plain);
+/// let mut ingest = Ingest::new(IngestConfig::new(scheme));
+///
+/// let mut payload = Vec::new();
+/// let mut encoder = BatchEncoder::new(EventForm::Map);
+/// let hashes = [WireHash::Unsigned(0xa1), WireHash::Unsigned(0xa2)];
+/// encoder.stored(&StoreFields {
+///     hashes: &hashes,
+///     tokens: WireTokens::Flat(&[1, 2, 3, 4, 5, 6, 7, 8]),
+///     block_size: Some(4),
+///     ..StoreFields::default()
+/// });
+/// encoder.finish(1_717_171_717.25, None, &mut payload);
+///
+/// let mut batch = WireBatch::new();
+/// batch.decode(&payload, &DecodeLimits::default())?;
+/// let mut events = Vec::new();
+/// ingest.apply(&batch, &mut events);
+/// assert_eq!(events[0].block_count(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Ingest {
+    config: IngestConfig,
+    hasher: BlockHasher,
+    names: Names,
+    groups: Groups,
+    counters: IngestCounters,
+    engine_block_size: Option<u32>,
+    sizes: Sizes,
+    room: Room,
+}
+
+/// Which block sizes the stores of a rank had, since it was empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sizes {
+    #[default]
+    None,
+    /// All the same: so many blocks of ours.
+    One(u16),
+    /// Several: the same name may have been stored in another size.
+    Mixed,
+}
+
+/// Buffers of one store, kept for the next.
+#[derive(Debug, Default)]
+struct Room {
+    keys: StoreKeys,
+    locals: Vec<LocalBlockHash>,
+    /// Tokens of an EAGLE engine, folded.
+    folded: Vec<u32>,
+    sorted: Vec<u64>,
+}
+
+impl Ingest {
+    /// A rank that holds nothing.
+    pub fn new(config: IngestConfig) -> Self {
+        Self {
+            hasher: BlockHasher::new(config.scheme),
+            config,
+            names: Names::default(),
+            groups: Groups::default(),
+            counters: IngestCounters::default(),
+            engine_block_size: None,
+            sizes: Sizes::default(),
+            room: Room::default(),
+        }
+    }
+
+    /// Appends what the index is to be told. Cost: a hash of each block's tokens and one table access a block; one
+    /// allocation for each event that comes out, and none once buffers have grown.
+    ///
+    /// Consecutive stores that continue each other come out as one event, consecutive removals too.
+    pub fn apply(&mut self, batch: &WireBatch, out: &mut Vec<KvEvent>) {
+        let mut out = Output::new(out);
+        for event in batch.events() {
+            self.event(event, &mut out);
+        }
+    }
+
+    /// The same for the events of one rank alone, where a payload has events of several: those that name another
+    /// rank are left for the [`Ingest`] of that one.
+    pub fn apply_rank(&mut self, rank: DpRank, batch: &WireBatch, out: &mut Vec<KvEvent>) {
+        let mut out = Output::new(out);
+        for event in batch.events().filter(|event| event.rank().is_none_or(|of| of == rank)) {
+            self.event(event, &mut out);
+        }
+    }
+
+    /// Forgets what the rank holds: it was cleared, or its engine started again. What its groups are is forgotten
+    /// too; counters go on.
+    pub fn forget(&mut self) {
+        self.names.clear();
+        self.sizes = Sizes::None;
+        self.groups = Groups::default();
+    }
+
+    /// Takes over what a snapshot put into the index, so that the stream can go on from there: feed it the same
+    /// events. A dump does not say under which salt a chain runs, so blocks that continue a salted chain without
+    /// naming the salt are filed under none until the rank is cleared.
+    pub fn seed(&mut self, event: &KvEvent) {
+        match event {
+            KvEvent::Stored { tier, parent, blocks } => {
+                self.sizes = Sizes::Mixed; // a dump does not say which blocks are parts of one
+                let mut parent = parent.map(|name| name.get());
+                for block in blocks {
+                    let Some(path) = self.names.path(parent, block.local) else { return };
+                    let place = names::Place {
+                        name: block.external.get(),
+                        parent,
+                        local: block.local,
+                        path,
+                        salt: salts::SaltId::NONE,
+                        parts: 1,
+                    };
+                    if self.names.len() < self.config.max_names {
+                        self.names.store(place, *tier, Presence::Logical);
+                    }
+                    parent = Some(place.name);
+                }
+            }
+            KvEvent::Removed { tier, blocks } => {
+                for block in blocks {
+                    self.names.remove(block.get(), *tier);
+                }
+            }
+            KvEvent::Cleared => self.names.clear(),
+        }
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> &IngestCounters {
+        &self.counters
+    }
+
+    /// Names that are remembered.
+    pub fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Salts that are remembered: those of chains that are held.
+    pub fn salt_count(&self) -> usize {
+        self.names.salt_count()
+    }
+
+    /// Tokens a block, as the last store into the index had it; `None` before the first. A router whose own block
+    /// size is no divisor or multiple of it never finds anything on this rank.
+    pub fn engine_block_size(&self) -> Option<u32> {
+        self.engine_block_size
+    }
+
+    fn event(&mut self, event: WireEvent<'_>, out: &mut Output<'_>) {
+        let done = match event.kind() {
+            EventKind::Stored => self.stored(event, out),
+            EventKind::Removed => self.removed(event, out),
+            EventKind::Cleared => {
+                self.names.clear();
+                self.sizes = Sizes::None;
+                self.counters.cleared += 1;
+                out.push(KvEvent::Cleared);
+                Ok(())
+            }
+        };
+        if let Err(skip) = done {
+            self.counters.skips.add(skip);
+        }
+    }
+
+    fn removed(&mut self, event: WireEvent<'_>, out: &mut Output<'_>) -> Result<(), Skip> {
+        let group = event.group().unwrap_or(0);
+        if self.groups.get(group) == GroupUse::Other {
+            return Err(Skip::OtherGroup);
+        }
+        let tier = self.tier(event)?;
+        for &RawHash { key, .. } in event.hashes().raw {
+            let name = scoped(key, group);
+            match self.names.remove(name, tier) {
+                Removal::Unknown => self.counters.unknown_removals += 1,
+                Removal::CopiesLeft => self.counters.copies_removed += 1,
+                Removal::Gone { parts } => {
+                    self.counters.blocks_removed += 1;
+                    self.remove_parts(name, parts, tier, out);
+                    out.removed(tier, name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the parts of a block but the last, which has the block's own name.
+    fn remove_parts(&mut self, name: u64, parts: u16, tier: Tier, out: &mut Output<'_>) {
+        for part in 0..parts.saturating_sub(1) {
+            let part = part_name(name, part, parts);
+            if self.names.remove_all(part, tier) {
+                out.removed(tier, part);
+            }
+        }
+    }
+
+    fn tier(&self, event: WireEvent<'_>) -> Result<Tier, Skip> {
+        self.config.media.tier(event.medium()).ok_or(Skip::UnknownMedium)
+    }
+}
+
+#[cfg(test)]
+mod tests;

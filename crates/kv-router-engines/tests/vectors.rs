@@ -1,0 +1,170 @@
+//! Every vector decodes to what its sidecar says, and gets the verdict that the manifest gives it.
+#![expect(clippy::unwrap_used, reason = "a vector that cannot be read fails the test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kv_router_engines::{DecodeLimits, Ingest, IngestConfig, LoadStat, Skip, WireBatch, WireTokens};
+use kv_router_hash::{HashScheme, Prompt, Window};
+use kv_router_index::oracle::Oracle;
+use kv_router_index::{ApplyEvents, PrefixIndex};
+use kv_router_types::{BlockSize, KvEvent, WorkerId, WorkerRank};
+use serde_json::{Value, json};
+
+#[path = "../examples/support/sidecar.rs"]
+mod sidecar;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
+}
+
+fn bytes(path: &str) -> Vec<u8> {
+    fs::read(folder().join(path)).unwrap()
+}
+
+fn json(path: &str) -> Value {
+    serde_json::from_slice(&bytes(path)).unwrap()
+}
+
+fn decode(payload: &[u8]) -> Result<WireBatch, kv_router_engines::BatchError> {
+    let mut batch = WireBatch::new();
+    batch.decode(payload, &DecodeLimits::default()).map(|()| batch)
+}
+
+/// Sidecars spell a field that is not on the wire as null or not at all.
+fn without_nulls(event: &Value) -> Value {
+    let fields = event.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
+    Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+fn ingest(batch: &WireBatch) -> (Ingest, Vec<KvEvent>) {
+    let size =
+        batch.events().filter_map(|event| BlockSize::new(u32::try_from(event.block_size()?).ok()?).ok());
+    let pairs = batch.events().any(|event| matches!(event.tokens(), WireTokens::Pairs(_)));
+    let window = if pairs { Window::Eagle } else { Window::Plain };
+    let scheme = HashScheme::new(size.max().unwrap_or(BlockSize::new(16).unwrap()), window);
+    let mut ingest = Ingest::new(IngestConfig::new(scheme));
+    let mut events = Vec::new();
+    ingest.apply(batch, &mut events);
+    (ingest, events)
+}
+
+#[test]
+fn every_valid_vector_decodes_to_its_sidecar() {
+    let manifest = json("valid/manifest.json");
+    let ids: Vec<&str> =
+        manifest.as_array().unwrap().iter().map(|entry| entry["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 98);
+    for id in ids {
+        let expect = &json(&format!("valid/{id}.json"))["expect"];
+        let batch =
+            decode(&bytes(&format!("valid/{id}.msgpack"))).unwrap_or_else(|error| panic!("{id}: {error}"));
+        assert_eq!(batch.time(), expect["ts"].as_f64().unwrap(), "{id}");
+        assert_eq!(batch.rank().map(|rank| u64::from(rank.get())), expect["dp_rank"].as_u64(), "{id}");
+        let unit = if expect["ts_unit"] == "ms" { "Milliseconds" } else { "Seconds" };
+        assert_eq!(format!("{:?}", batch.time_unit()), unit, "{id}");
+        assert_eq!(batch.faults().total(), expect["skipped_events"].as_u64().unwrap_or(0), "{id}");
+        let events: Vec<Value> = batch.events().map(sidecar::event).collect();
+        let expected: Vec<Value> = expect["events"].as_array().unwrap().iter().map(without_nulls).collect();
+        assert_eq!(events, expected, "{id}");
+        let skips = ingest(&batch).0.counters().skips;
+        assert!(!skips.iter().any(|(skip, _)| skip.is_refusal()), "{id}: {skips:?}");
+    }
+}
+
+#[test]
+fn every_malformed_vector_gets_its_verdict() {
+    let manifest = json("malformed/manifest.json");
+    let entries = manifest.as_array().unwrap();
+    assert_eq!(entries.len(), 52);
+    for entry in entries {
+        let id = entry["id"].as_str().unwrap();
+        let verdict = match decode(&bytes(entry["file"].as_str().unwrap())) {
+            Err(_) => "reject_batch",
+            Ok(batch) if batch.is_lossy() => "skip_event",
+            Ok(batch) if ingest(&batch).0.counters().skips.iter().any(|(skip, _)| skip.is_refusal()) => {
+                "index_skip"
+            }
+            Ok(_) => "accept",
+        };
+        let allowed: &[&str] = match entry["expect"].as_str().unwrap() {
+            "accept_or_reject_batch" => &["accept", "reject_batch"],
+            "accept_or_skip_event" => &["accept", "skip_event"],
+            "reject_batch_or_default" => &["reject_batch"],
+            "accept_no_cycle" | "accept_orphan" => &["accept"],
+            "accept" => &["accept"],
+            "reject_batch" => &["reject_batch"],
+            "skip_event" => &["skip_event"],
+            "index_skip" => &["index_skip"],
+            other => panic!("{id}: no such verdict: {other}"),
+        };
+        assert!(allowed.contains(&verdict), "{id}: {verdict}, expected {allowed:?}");
+    }
+}
+
+#[test]
+fn every_load_vector_decodes_to_its_sidecar() {
+    for entry in json("load/manifest.json").as_array().unwrap() {
+        let id = entry["id"].as_str().unwrap();
+        let result = LoadStat::decode(&bytes(entry["file"].as_str().unwrap()));
+        if entry["expect"] == "reject" {
+            assert!(result.is_err(), "{id}");
+            continue;
+        }
+        let stat = result.unwrap();
+        let fields = json!({
+            "num_running_reqs": stat.running,
+            "num_waiting_reqs": stat.waiting,
+            "num_tokens": stat.kv_tokens,
+            "max_total_num_tokens": stat.kv_capacity,
+            "attn_dp_rank": stat.rank.map(|rank| rank.get()),
+            "num_waiting_uncached_tokens": stat.waiting_uncached_tokens,
+            "num_total_tokens": stat.total_tokens,
+            "max_running_requests": stat.max_running,
+            "total_prefill_uncached_tokens": stat.prefill_uncached_tokens,
+            "total_prefill_busy_us": stat.prefill_busy_us,
+        });
+        assert_eq!(without_nulls(&fields), without_nulls(&entry["expect"]), "{id}");
+    }
+}
+
+const RANK: WorkerRank = WorkerRank { worker: WorkerId::new(1), rank: kv_router_types::DpRank::new(0) };
+
+/// Blocks of a prompt that the index finds after the batch, every event of which it must take.
+fn matched(id: &str, block_size: u32, tokens: impl Iterator<Item = u32>) -> u32 {
+    let scheme = HashScheme::new(BlockSize::new(block_size).unwrap(), Window::Plain);
+    let batch = decode(&bytes(&format!("valid/{id}.msgpack"))).unwrap();
+    let mut ingest = Ingest::new(IngestConfig::new(scheme));
+    let mut events = Vec::new();
+    ingest.apply(&batch, &mut events);
+    let mut index = Oracle::new();
+    for event in &events {
+        index.apply(RANK, event).unwrap();
+    }
+    let tokens: Vec<u32> = tokens.collect();
+    index.find(&scheme.hash(&Prompt::new(&tokens))).blocks(RANK)
+}
+
+#[test]
+fn the_index_answers_what_the_vectors_expect() {
+    let checked = ["vllm_0_33_0_two_physical_copies", "vllm_0_33_0_kimi_hybrid_groups"];
+    for entry in json("valid/manifest.json").as_array().unwrap() {
+        let id = entry["id"].as_str().unwrap();
+        let expects = !json(&format!("valid/{id}.json"))["index_expect"].is_null();
+        assert_eq!(expects, checked.contains(&id), "{id}");
+    }
+    assert_eq!(matched("vllm_0_33_0_two_physical_copies", 4, 0..16), 4);
+    // The sixth block of that capture repeats the tokens of the first.
+    assert_eq!(matched("vllm_0_33_0_kimi_hybrid_groups", 768, (0..3_840).chain(0..768)), 6);
+}
+
+#[test]
+fn an_orphan_is_counted_and_a_cycle_is_not_built() {
+    for (file, orphans) in [("unknown_parent", 1), ("cycle_across_events", 2)] {
+        let batch = decode(&bytes(&format!("malformed/{file}.bin"))).unwrap();
+        let (ingest, events) = ingest(&batch);
+        assert_eq!(ingest.counters().skips.get(Skip::UnknownParent), orphans, "{file}");
+        assert_eq!(events, [], "{file}");
+        assert_eq!(ingest.name_count(), 0, "{file}");
+    }
+}
