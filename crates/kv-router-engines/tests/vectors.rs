@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kv_router_engines::{DecodeLimits, Ingest, IngestConfig, LoadStat, Skip, WireBatch, WireTokens};
+use kv_router_engines::{
+    BatchEncoder, DecodeLimits, EventForm, EventKind, ExtraKey, Ingest, IngestConfig, LoadStat, RemoveFields, Skip,
+    StoreFields, WireBatch, WireEvent, WireTokens,
+};
 use kv_router_hash::{HashScheme, Prompt, Window};
 use kv_router_index::oracle::Oracle;
 use kv_router_index::{ApplyEvents, PrefixIndex};
@@ -166,5 +169,71 @@ fn an_orphan_is_counted_and_a_cycle_is_not_built() {
         assert_eq!(ingest.counters().skips.get(Skip::UnknownParent), orphans, "{file}");
         assert_eq!(events, [], "{file}");
         assert_eq!(ingest.name_count(), 0, "{file}");
+    }
+}
+
+/// What a view says, encoded again in another form, is the same view.
+#[test]
+fn every_valid_vector_survives_encoding() {
+    for entry in json("valid/manifest.json").as_array().unwrap() {
+        let id = entry["id"].as_str().unwrap();
+        let batch = decode(&bytes(&format!("valid/{id}.msgpack"))).unwrap();
+        for form in [EventForm::Map, EventForm::ARRAY_WITHOUT_MEDIA, EventForm::ARRAY_WITH_ADAPTERS] {
+            let mut encoder = BatchEncoder::new(form);
+            batch.events().for_each(|event| encode(event, &mut encoder));
+            let mut payload = Vec::new();
+            encoder.finish(batch.time(), batch.rank(), &mut payload);
+            let again = decode(&payload).unwrap();
+            assert_eq!((again.time(), again.rank()), (batch.time(), batch.rank()), "{id}");
+            let kept = |event| kept(&sidecar::event(event), form);
+            assert_eq!(again.events().map(kept).collect::<Vec<_>>(), batch.events().map(kept).collect::<Vec<_>>(), "{id}");
+        }
+    }
+}
+
+/// What an encoder writes of an event in a form: the array form of SGLang has no place for sessions, and one for
+/// either an adapter or a salt.
+fn kept(event: &Value, form: EventForm) -> Value {
+    let mut event = event.clone();
+    let fields = event.as_object_mut().unwrap();
+    for name in ["locality", "ownership", "tenant_id", "backend_id", "object_key", "lookahead_token_ids"] {
+        fields.remove(name);
+    }
+    if form != EventForm::Map {
+        fields.remove("session_id");
+        if fields.contains_key("lora_name") {
+            fields.remove("cache_salt");
+        }
+    }
+    event
+}
+
+fn encode(event: WireEvent<'_>, encoder: &mut BatchEncoder) {
+    let hashes: Vec<_> = event.hashes().iter().collect();
+    let extra: Option<Vec<Option<Vec<ExtraKey<'_>>>>> = event
+        .extra_keys()
+        .map(|keys| (0..keys.len()).map(|block| keys.block(block).map(Iterator::collect)).collect());
+    let extra: Option<Vec<Option<&[ExtraKey<'_>]>>> =
+        extra.as_ref().map(|blocks| blocks.iter().map(Option::as_deref).collect());
+    match event.kind() {
+        EventKind::Stored => encoder.stored(&StoreFields {
+            hashes: &hashes,
+            parent: event.parent(),
+            tokens: event.tokens(),
+            block_size: event.block_size(),
+            lora_id: event.lora_id(),
+            medium: event.medium(),
+            lora_name: event.lora_name(),
+            extra_keys: extra.as_deref(),
+            group: event.group(),
+            spec_kind: event.spec_kind(),
+            sliding_window: event.sliding_window(),
+            cache_salt: event.cache_salt(),
+            session_id: event.session_id(),
+        }),
+        EventKind::Removed => {
+            encoder.removed(&RemoveFields { hashes: &hashes, medium: event.medium(), group: event.group() });
+        }
+        EventKind::Cleared => encoder.cleared(),
     }
 }

@@ -23,7 +23,8 @@ impl Tree {
         for path in String::from_utf8_lossy(&listed).split('\0').filter(|path| !path.is_empty()) {
             let full = shell.root().join(path);
             let text = match fs::symlink_metadata(&full) {
-                Ok(metadata) if metadata.is_file() => {
+                // Captured bytes stay as they are, whatever they look like.
+                Ok(metadata) if metadata.is_file() && !path.ends_with(".bin") => {
                     let bytes = fs::read(&full).map_err(|source| Error::Read { path: full, source })?;
                     String::from_utf8(bytes).ok()
                 }
@@ -124,13 +125,14 @@ mod tests {
         checkout.git(&["add", "."]);
         checkout.write("untracked file.rs", b"new");
         checkout.write("binary", &[0xff, 0xfe]);
+        checkout.write("capture.bin", b"text by chance");
         fs::remove_file(checkout.0.join("gone.rs")).unwrap();
 
         let tree = Tree::read(&checkout.shell()).unwrap();
         let paths: Vec<_> = tree.paths().collect();
-        assert_eq!(paths, [".gitignore", "binary", "crates/a/src/lib.rs", "untracked file.rs"]);
+        assert_eq!(paths, [".gitignore", "binary", "capture.bin", "crates/a/src/lib.rs", "untracked file.rs"]);
         assert_eq!(tree.text("crates/a/src/lib.rs"), Some("tracked"));
-        assert_eq!(tree.text("binary"), None);
+        assert_eq!((tree.text("binary"), tree.text("capture.bin")), (None, None));
     }
 
     #[test]

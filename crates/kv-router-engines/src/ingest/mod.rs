@@ -240,6 +240,3 @@ impl Ingest {
         self.config.media.tier(event.medium()).ok_or(Skip::UnknownMedium)
     }
 }
-
-#[cfg(test)]
-mod tests;

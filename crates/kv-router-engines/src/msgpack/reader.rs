@@ -144,6 +144,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Fills `out` with tokens for as long as they come in one of the three forms that encoders choose for them, and
+    /// says how many did. The rest, and every fault, is left to [`Reader::small`].
+    pub(crate) fn smalls(&mut self, out: &mut [u32]) -> usize {
+        let mut rest = self.bytes.get(self.at..).unwrap_or_default();
+        let mut filled = 0;
+        for slot in out {
+            (*slot, rest) = match *rest {
+                [0xce, a, b, c, d, ref after @ ..] => (u32::from_be_bytes([a, b, c, d]), after),
+                [0xcd, a, b, ref after @ ..] => (u32::from(u16::from_be_bytes([a, b])), after),
+                [fix @ 0..=0x7f, ref after @ ..] => (u32::from(fix), after),
+                _ => break,
+            };
+            filled += 1;
+        }
+        self.at = self.bytes.len() - rest.len();
+        filled
+    }
+
     #[inline]
     pub(crate) fn int(&mut self) -> Result<Option<Int>, Broken> {
         let (bits, negative, size) = match self.marker()? {

@@ -115,6 +115,17 @@ proptest! {
     }
 
     #[test]
+    fn many_tokens_at_once_are_the_same_as_one_by_one(tokens in prop::collection::vec(0..100_000u64, 0..40)) {
+        let bytes = written(|writer| tokens.iter().for_each(|&token| writer.unsigned(token)));
+        let mut out = vec![0; tokens.len() + 1];
+        let mut reader = Reader::new(&bytes);
+        let filled = reader.smalls(&mut out);
+        let rest: Vec<u32> = std::iter::from_fn(|| reader.small().ok().flatten()).collect();
+        let all: Vec<u64> = out[..filled].iter().chain(&rest).map(|&token| u64::from(token)).collect();
+        prop_assert_eq!(all, tokens);
+    }
+
+    #[test]
     fn a_cut_is_noticed(value in value(), at in any::<prop::sample::Index>()) {
         let bytes = written(|writer| value.write(writer));
         let cut = &bytes[..at.index(bytes.len())];

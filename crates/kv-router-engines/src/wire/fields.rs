@@ -259,15 +259,21 @@ impl WireBatch {
             }
             return Ok((TokenForm::Pairs, Span::new(start, self.tokens.len())));
         }
-        for _ in 0..length {
-            let token = match reader.small()? {
-                Some(token) => token,
-                None => {
-                    let text = reader.str()?.and_then(|bytes| std::str::from_utf8(bytes).ok());
-                    string_token(text.ok_or(EventFault::BadTokens)?)
-                }
-            };
-            self.tokens.push(token);
+        // No more memory than four times the bytes that are left: the reader has checked the length against them.
+        self.tokens.resize(start + length, 0);
+        let mut filled = start;
+        while filled < start + length {
+            filled += reader.smalls(&mut self.tokens[filled..]);
+            if let Some(slot) = self.tokens.get_mut(filled) {
+                *slot = match reader.small()? {
+                    Some(token) => token,
+                    None => {
+                        let text = reader.str()?.and_then(|bytes| std::str::from_utf8(bytes).ok());
+                        string_token(text.ok_or(EventFault::BadTokens)?)
+                    }
+                };
+                filled += 1;
+            }
         }
         Ok((TokenForm::Flat, Span::new(start, self.tokens.len())))
     }
