@@ -3,14 +3,15 @@
 //! The stream is vLLM's map form with blocks of 16 tokens: prompts that share a first part, stored as one event each,
 //! then block by block as they grow, and evictions one event a block.
 #![expect(clippy::print_stdout, reason = "an example prints its result")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use kv_router_engines::{
-    BatchEncoder, DecodeLimits, EventForm, Ingest, IngestConfig, RemoveFields, StoreFields, WireBatch, WireHash,
-    WireTokens,
+    BatchEncoder, DecodeLimits, EventForm, Ingest, IngestConfig, RemoveFields, StoreFields, WireBatch,
+    WireHash, WireTokens,
 };
 use kv_router_hash::{HashScheme, Window};
 use kv_router_index::ApplyEvents;

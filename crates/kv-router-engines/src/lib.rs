@@ -55,6 +55,8 @@
 //!   [`IngestConfig::max_names`].
 //! * Every event that comes out is one that an index takes: its parent is held, no name is in it twice, each removed
 //!   name was there. Where a store's parent is unknown nothing comes out, because the salt of its chain is unknown too.
+//! * An engine's block may be several of ours, or a part of one: a block of ours is in a tier when all its parts are.
+//!   One that is completed while the block before it is not is found once it is stored again.
 //! * A salt stands at the first block of a chain alone, and counts for all of it.
 //!
 //! What this crate does not do: no sockets, no clock, no parking of stores whose parent is unknown, no scoring of

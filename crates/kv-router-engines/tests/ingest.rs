@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a payload of our own that cannot be read fails the test")]
 
 use kv_router_engines::{
-    BatchEncoder, DecodeLimits, EventForm, ExtraKey, Ingest, IngestConfig, MediaTable, Presence, RemoveFields, Skip,
-    StoreFields, WireBatch, WireHash, WireTokens,
+    BatchEncoder, DecodeLimits, EventForm, ExtraKey, Ingest, IngestConfig, MediaTable, Presence,
+    RemoveFields, Skip, StoreFields, WireBatch, WireHash, WireTokens,
 };
 use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window};
 use kv_router_index::oracle::Oracle;
@@ -44,7 +44,13 @@ impl Rig {
     }
 
     /// A store of blocks of 4 tokens on the device, unless the fields say otherwise.
-    fn store(&mut self, parent: Option<u64>, hashes: &[u64], tokens: &[u32], fields: StoreFields<'_>) -> Vec<KvEvent> {
+    fn store(
+        &mut self,
+        parent: Option<u64>,
+        hashes: &[u64],
+        tokens: &[u32],
+        fields: StoreFields<'_>,
+    ) -> Vec<KvEvent> {
         let hashes: Vec<WireHash<'_>> = hashes.iter().map(|&hash| WireHash::Unsigned(hash)).collect();
         self.encoder.stored(&StoreFields {
             hashes: &hashes,
@@ -126,12 +132,8 @@ fn each_tier_counts_alone_and_an_unknown_one_is_not_the_device() {
 fn a_placeholder_adds_a_tier_to_what_is_known_and_nothing_else() {
     let mut rig = Rig::new(4);
     let prompt = tokens(8);
-    let placeholder = || StoreFields {
-        tokens: WireTokens::Flat(&[]),
-        block_size: Some(0),
-        medium: Some("CPU"),
-        ..text()
-    };
+    let placeholder =
+        || StoreFields { tokens: WireTokens::Flat(&[]), block_size: Some(0), medium: Some("CPU"), ..text() };
     assert_eq!(rig.store(None, &[2], &[], placeholder()), []);
     rig.skipped(Skip::UnknownPlaceholder, 1);
     rig.store(None, &[1, 2], &prompt, text());
@@ -163,7 +165,8 @@ fn a_salt_counts_for_the_whole_chain() {
 
 #[test]
 fn adapters_by_name_and_a_number_only_if_it_is_known() {
-    let mut rig = Rig::with(4, Window::Plain, |config| IngestConfig { adapters: vec![(7, "sql".into())], ..config });
+    let mut rig =
+        Rig::with(4, Window::Plain, |config| IngestConfig { adapters: vec![(7, "sql".into())], ..config });
     let prompt = tokens(4);
     let named = [Some(&[ExtraKey::Text("sql"), ExtraKey::Text("sql")][..])];
     let fields = StoreFields { lora_name: Some("sql"), extra_keys: Some(&named), ..text() };
@@ -252,6 +255,59 @@ fn a_larger_block_is_several_of_ours() {
     assert_eq!((rig.ingest.name_count(), rig.index.ranks().count()), (0, 0));
     rig.store(None, &[1], &prompt[..3], StoreFields { block_size: Some(3), ..text() });
     rig.skipped(Skip::BlockSizeRatio, 1);
+}
+
+#[test]
+fn smaller_blocks_make_one_of_ours_together() {
+    let mut rig = Rig::new(8);
+    let prompt = tokens(24);
+    let cpu = || StoreFields { medium: Some("CPU"), ..text() };
+    rig.store(None, &[1, 2, 3], &prompt[..12], text());
+    rig.finds(&Prompt::new(&prompt), 1);
+    rig.store(Some(3), &[4], &prompt[12..16], text());
+    rig.finds(&Prompt::new(&prompt), 2);
+    // Any part takes the block away, and the same part brings it back.
+    for part in [1, 2, 3, 4] {
+        rig.remove(&[part], None, None);
+        rig.finds(&Prompt::new(&prompt), (part as u32 - 1) / 2);
+        let at = 4 * (part as usize - 1);
+        rig.store((part > 1).then(|| part - 1), &[part], &prompt[at..at + 4], text());
+        rig.finds(&Prompt::new(&prompt), 2);
+    }
+    // Tiers do not help each other within a block.
+    rig.store(Some(4), &[5], &prompt[16..20], text());
+    rig.store(Some(5), &[6], &prompt[20..], cpu());
+    rig.finds(&Prompt::new(&prompt), 2);
+    rig.store(Some(4), &[5], &prompt[16..20], cpu());
+    rig.finds(&Prompt::new(&prompt), 3);
+    rig.remove(&[5], None, None);
+    rig.finds(&Prompt::new(&prompt), 3);
+    rig.remove(&[5, 6], Some("CPU"), None);
+    rig.remove(&[1, 2, 3, 4], None, None);
+    assert_eq!((rig.ingest.name_count(), rig.index.ranks().count()), (0, 0));
+    assert_eq!(rig.ingest.counters().unknown_removals, 0);
+}
+
+#[test]
+fn parts_have_copies_salts_and_shells() {
+    let mut rig = Rig::new(8);
+    let prompt = tokens(16);
+    let salted = [Some(&[ExtraKey::Text("tenant-a")][..]), None, None, None];
+    let fields = StoreFields { extra_keys: Some(&salted), ..text() };
+    rig.store(None, &[1, 2, 3, 4], &prompt, fields);
+    rig.store(Some(1), &[2], &prompt[4..8], text());
+    let salted = Prompt::new(&prompt).in_context(HashContext::NONE.with_salt("tenant-a").unwrap());
+    rig.finds(&salted, 2);
+    rig.finds(&Prompt::new(&prompt), 0);
+    rig.remove(&[2], None, None);
+    rig.finds(&salted, 2);
+    rig.remove(&[2, 1], None, None);
+    rig.finds(&salted, 0);
+    rig.remove(&[4, 3, 9], None, None);
+    assert_eq!((rig.ingest.name_count(), rig.ingest.salt_count()), (0, 0));
+    assert_eq!(rig.ingest.counters().unknown_removals, 1);
+    rig.store(Some(1), &[2], &prompt[4..8], text());
+    rig.skipped(Skip::UnknownParent, 1);
 }
 
 #[test]

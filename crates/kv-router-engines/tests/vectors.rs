@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kv_router_engines::{
-    BatchEncoder, DecodeLimits, EventForm, EventKind, ExtraKey, Ingest, IngestConfig, LoadStat, RemoveFields, Skip,
-    StoreFields, WireBatch, WireEvent, WireTokens,
+    BatchEncoder, DecodeLimits, EventForm, EventKind, ExtraKey, Ingest, IngestConfig, LoadStat, RemoveFields,
+    Skip, StoreFields, WireBatch, WireEvent, WireTokens,
 };
 use kv_router_hash::{HashScheme, Prompt, Window};
 use kv_router_index::oracle::Oracle;
@@ -186,7 +186,11 @@ fn every_valid_vector_survives_encoding() {
             let again = decode(&payload).unwrap();
             assert_eq!((again.time(), again.rank()), (batch.time(), batch.rank()), "{id}");
             let kept = |event| kept(&sidecar::event(event), form);
-            assert_eq!(again.events().map(kept).collect::<Vec<_>>(), batch.events().map(kept).collect::<Vec<_>>(), "{id}");
+            assert_eq!(
+                again.events().map(kept).collect::<Vec<_>>(),
+                batch.events().map(kept).collect::<Vec<_>>(),
+                "{id}"
+            );
         }
     }
 }

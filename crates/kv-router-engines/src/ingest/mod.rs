@@ -5,10 +5,12 @@ mod counters;
 mod groups;
 mod keys;
 mod media;
+mod merge;
 mod names;
 mod output;
 mod salts;
 mod skip;
+mod small;
 mod store;
 
 pub use config::{IngestConfig, Presence};
@@ -22,6 +24,7 @@ use kv_router_types::{DpRank, KvEvent, LocalBlockHash, Tier};
 use crate::wire::{EventKind, RawHash, WireBatch, WireEvent};
 use groups::{GroupUse, Groups};
 use keys::StoreKeys;
+use merge::{PartChange, Parts};
 use names::{Names, Removal, part_name, scoped};
 use output::Output;
 
@@ -62,7 +65,10 @@ use output::Output;
 pub struct Ingest {
     config: IngestConfig,
     hasher: BlockHasher,
+    /// Blocks of the index.
     names: Names,
+    /// Blocks of an engine whose blocks are smaller than ours.
+    parts: Parts,
     groups: Groups,
     counters: IngestCounters,
     engine_block_size: Option<u32>,
@@ -98,6 +104,7 @@ impl Ingest {
             hasher: BlockHasher::new(config.scheme),
             config,
             names: Names::default(),
+            parts: Parts::default(),
             groups: Groups::default(),
             counters: IngestCounters::default(),
             engine_block_size: None,
@@ -129,8 +136,7 @@ impl Ingest {
     /// Forgets what the rank holds: it was cleared, or its engine started again. What its groups are is forgotten
     /// too; counters go on.
     pub fn forget(&mut self) {
-        self.names.clear();
-        self.sizes = Sizes::None;
+        self.clear();
         self.groups = Groups::default();
     }
 
@@ -163,7 +169,7 @@ impl Ingest {
                     self.names.remove(block.get(), *tier);
                 }
             }
-            KvEvent::Cleared => self.names.clear(),
+            KvEvent::Cleared => self.clear(),
         }
     }
 
@@ -172,9 +178,9 @@ impl Ingest {
         &self.counters
     }
 
-    /// Names that are remembered.
+    /// Names that are remembered: of blocks of ours, and of smaller ones of the engine.
     pub fn name_count(&self) -> usize {
-        self.names.len()
+        self.names.len() + self.parts.len()
     }
 
     /// Salts that are remembered: those of chains that are held.
@@ -188,13 +194,18 @@ impl Ingest {
         self.engine_block_size
     }
 
+    fn clear(&mut self) {
+        self.names.clear();
+        self.parts.clear();
+        self.sizes = Sizes::None;
+    }
+
     fn event(&mut self, event: WireEvent<'_>, out: &mut Output<'_>) {
         let done = match event.kind() {
             EventKind::Stored => self.stored(event, out),
             EventKind::Removed => self.removed(event, out),
             EventKind::Cleared => {
-                self.names.clear();
-                self.sizes = Sizes::None;
+                self.clear();
                 self.counters.cleared += 1;
                 out.push(KvEvent::Cleared);
                 Ok(())
@@ -213,6 +224,9 @@ impl Ingest {
         let tier = self.tier(event)?;
         for &RawHash { key, .. } in event.hashes().raw {
             let name = scoped(key, group);
+            if self.parts.len() > 0 && self.take_part(name, tier, out) != PartChange::Unknown {
+                continue;
+            }
             match self.names.remove(name, tier) {
                 Removal::Unknown => self.counters.unknown_removals += 1,
                 Removal::CopiesLeft => self.counters.copies_removed += 1,

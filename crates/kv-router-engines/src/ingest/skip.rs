@@ -29,7 +29,8 @@ reasons! {
     UnknownParent = "unknown_parent",
     /// Fewer names than blocks of tokens: which blocks they name is not said.
     MaskedBlocks = "masked_blocks",
-    /// Neither the engine's block size nor ours is a multiple of the other.
+    /// Neither the engine's block size nor ours is a multiple of the other, or blocks of several sizes do not add up to
+    /// one of ours.
     BlockSizeRatio = "block_size_ratio",
     /// Pairs where the scheme hashes plain windows, or the other way round.
     WindowMismatch = "window_mismatch",

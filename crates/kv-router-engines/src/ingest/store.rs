@@ -9,6 +9,7 @@ use super::groups::GroupUse;
 use super::names::{Change, Entry, Place, part_name, scoped};
 use super::output::Output;
 use super::salts::SaltId;
+use super::small::SmallStore;
 use super::{Ingest, Room, Sizes, Skip};
 use crate::wire::{LoraId, RawHash, WireEvent, WireTokens};
 
@@ -55,7 +56,7 @@ impl Ingest {
         let tokens = tokens(event, self.config.scheme.window(), folded)?;
         let window = event_window(self.config.scheme.window());
         check_lengths(hashes.len(), size, tokens.len() - window)?;
-        let parts = self.parts(size)?;
+        let parts = self.parts_of(size)?;
         self.engine_block_size = Some(size.get());
 
         let adapter = self.adapter(event)?.unwrap_or_default().to_owned();
@@ -63,29 +64,37 @@ impl Ingest {
         if event.has_media_keys() {
             return Err(Skip::UnclearKeys);
         }
-        if parts > 1 || window > 0 {
+        if parts != 1 || window > 0 {
             keys.stop_at_media(Skip::MediaReblocked);
         }
         let group = event.group().unwrap_or(0);
         let parent = event.parent().map(|parent| scoped(parent.key(), group));
-        let blocks = keys.blocks * usize::from(parts);
-        if blocks > self.config.max_names.saturating_sub(self.names.len()) {
+        let blocks = keys.blocks * usize::from(if parts == 0 { 2 } else { parts }); // a part may complete a block
+        if blocks > self.config.max_names.saturating_sub(self.name_count()) {
             return Err(Skip::NamesFull);
         }
         let salt = match (event.cache_salt().or(root_salt), parent) {
-            (_, Some(parent)) if self.names.get(parent).is_none() => return Err(Skip::UnknownParent),
+            (_, Some(parent)) if self.parent_salt(parent).is_none() => return Err(Skip::UnknownParent),
             (Some(""), _) | (None, None) => SaltId::NONE,
             (Some(salt), _) => {
                 HashContext::NONE.with_salt(salt).map_err(|_| Skip::NameTooLong)?;
                 self.names.salts().id(salt)
             }
-            (None, Some(parent)) => self.names.get(parent).map_or(SaltId::NONE, |entry| entry.salt),
+            (None, Some(parent)) => self.parent_salt(parent).unwrap_or_default(),
         };
         let salt_text = self.names.salts().text(salt);
 
-        let result =
-            self.hash(&tokens[..keys.blocks * size.as_usize() + window], &adapter, salt_text, keys, locals);
-        if result.is_ok() && keys.blocks > 0 {
+        let result = if parts == 0 {
+            let size = size.as_usize();
+            let store = SmallStore { tier, group, parent, salt, salt_text, adapter: &adapter, size };
+            self.store_small(&store, &hashes[..keys.blocks], tokens, out)
+        } else if parent.is_some_and(|parent| self.names.get(parent).is_none()) {
+            Err(Skip::UnknownParent) // an engine's block that is only a part of ours
+        } else {
+            let tokens = &tokens[..keys.blocks * size.as_usize() + window];
+            self.hash(tokens, &adapter, salt_text, keys, locals)
+        };
+        if result.is_ok() && parts > 0 && keys.blocks > 0 {
             let target = Target { tier, group, parent, salt, parts };
             self.place(&hashes[..keys.blocks], target, locals, out);
         }
@@ -94,9 +103,15 @@ impl Ingest {
         keys.rest.map_or(Ok(()), Err)
     }
 
-    /// Blocks of ours in one of the engine's.
-    fn parts(&self, size: BlockSize) -> Result<u16, Skip> {
+    /// Blocks of ours in one of the engine's; 0 when it is the other way round.
+    fn parts_of(&self, size: BlockSize) -> Result<u16, Skip> {
         let ours = self.config.scheme.block_size().get();
+        if size.get() < ours
+            && ours.is_multiple_of(size.get())
+            && self.config.scheme.window() == Window::Plain
+        {
+            return Ok(0);
+        }
         match (size.get() % ours, u16::try_from(size.get() / ours)) {
             (0, Ok(parts)) => Ok(parts),
             _ => Err(Skip::BlockSizeRatio),
@@ -158,6 +173,9 @@ impl Ingest {
             })
         };
         self.release_other_sizes(hashes, target, out);
+        if target.parent.is_some_and(|parent| self.names.get(parent).is_none()) {
+            return; // it went with what one of these names stood for before
+        }
         let (mut fresh, mut known) = (0, 0);
         let mut parent = target.parent;
         let mut before = parent.and_then(|parent| self.names.get(parent)).map(|entry| entry.path);
@@ -188,6 +206,9 @@ impl Ingest {
 
     /// Names that were stored in another size before: what they stood for is gone.
     fn release_other_sizes(&mut self, hashes: &[RawHash], target: Target, out: &mut Output<'_>) {
+        if self.parts.len() > 0 {
+            self.sizes = Sizes::Mixed;
+        }
         match self.sizes {
             Sizes::None => self.sizes = Sizes::One(target.parts),
             Sizes::One(parts) if parts != target.parts => self.sizes = Sizes::Mixed,
@@ -198,16 +219,9 @@ impl Ingest {
         }
         for hash in hashes {
             let name = scoped(hash.key, target.group);
-            let Some(parts) =
-                self.names.get(name).map(|entry| entry.parts).filter(|&parts| parts != target.parts)
-            else {
-                continue;
-            };
-            for tier in Tier::ALL {
-                if self.names.remove_all(name, tier) {
-                    self.remove_parts(name, parts, tier, out);
-                    out.removed(tier, name);
-                }
+            let sized = self.names.get(name).is_some_and(|entry| entry.parts != target.parts);
+            if sized || self.parts.get(name).is_some() {
+                self.release(name, out);
             }
         }
     }
@@ -223,6 +237,10 @@ impl Ingest {
         let mut unknown = false;
         for hash in hashes {
             let name = scoped(hash.key, group);
+            if self.parts.get(name).is_some_and(|part| part.is_held()) {
+                self.add_part(name, tier, out);
+                continue;
+            }
             let Some(&entry) = self.names.get(name) else {
                 unknown = true;
                 continue;

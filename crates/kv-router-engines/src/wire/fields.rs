@@ -47,8 +47,9 @@ impl WireBatch {
         limits: &DecodeLimits,
     ) -> Result<(), BatchError> {
         let start = reader.at();
-        match self.try_event(reader, limits) {
-            Ok(event) => self.events.push(event),
+        let mut event = RawEvent::new(EventKind::Cleared); // made once and filled: it is large
+        match self.try_event(reader, limits, &mut event) {
+            Ok(()) => self.events.push(event),
             Err(Stop::Batch(error)) => return Err(error),
             Err(Stop::Event(fault)) => {
                 self.faults.add(fault);
@@ -59,11 +60,16 @@ impl WireBatch {
         Ok(())
     }
 
-    fn try_event(&mut self, reader: &mut Reader<'_>, limits: &DecodeLimits) -> Result<RawEvent, Stop> {
+    fn try_event(
+        &mut self,
+        reader: &mut Reader<'_>,
+        limits: &DecodeLimits,
+        event: &mut RawEvent,
+    ) -> Result<(), Stop> {
         if let Some(length) = reader.array()? {
-            self.array_event(reader, length, limits)
+            self.array_event(reader, length, limits, event)
         } else if let Some(length) = reader.map()? {
-            self.map_event(reader, length, limits)
+            self.map_event(reader, length, limits, event)
         } else {
             Err(EventFault::NotAnEvent.into())
         }
@@ -74,23 +80,24 @@ impl WireBatch {
         reader: &mut Reader<'_>,
         length: usize,
         limits: &DecodeLimits,
-    ) -> Result<RawEvent, Stop> {
+        event: &mut RawEvent,
+    ) -> Result<(), Stop> {
         if length == 0 {
             return Err(EventFault::NoTag.into());
         }
         let tag = reader.str()?.ok_or(EventFault::NoTag)?;
         let kind = EventKind::from_tag(tag).ok_or(EventFault::UnknownTag)?;
-        let mut event = RawEvent::new(kind);
+        event.kind = kind;
         if kind != EventKind::Cleared && length < 2 {
             return Err(EventFault::NoHashes.into());
         }
         for index in 0..length - 1 {
             match positional(kind, index) {
                 Field::Hashes => event.hashes = self.read_hashes(reader, limits)?,
-                field => self.field(reader, field, &mut event)?,
+                field => self.field(reader, field, event)?,
             }
         }
-        Ok(event)
+        Ok(())
     }
 
     fn map_event(
@@ -98,8 +105,8 @@ impl WireBatch {
         reader: &mut Reader<'_>,
         length: usize,
         limits: &DecodeLimits,
-    ) -> Result<RawEvent, Stop> {
-        let mut event = RawEvent::new(EventKind::Cleared);
+        event: &mut RawEvent,
+    ) -> Result<(), Stop> {
         let mut tag = Tag::None;
         let (mut hashes, mut sequence_hashes) = (None, None);
         for _ in 0..length {
@@ -124,7 +131,7 @@ impl WireBatch {
                     sequence_hashes = Some(self.read_hashes(reader, limits)?);
                 }
                 Field::Hashes | Field::SequenceHashes => {}
-                field => self.field(reader, field, &mut event)?,
+                field => self.field(reader, field, event)?,
             }
         }
         event.kind = match tag {
@@ -136,7 +143,7 @@ impl WireBatch {
             None if event.kind == EventKind::Cleared => {}
             None => return Err(EventFault::NoHashes.into()),
         }
-        Ok(event)
+        Ok(())
     }
 
     fn field(&mut self, reader: &mut Reader<'_>, field: Field, event: &mut RawEvent) -> Result<(), Stop> {
