@@ -1,6 +1,6 @@
 //! The requests in flight that have a name, and the names that must not come any more.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use kv_router_types::{RequestId, WorkerRank};
@@ -16,22 +16,18 @@ pub(crate) struct Home {
     pub(crate) attempt: u32,
 }
 
-/// An attempt that ended before it was booked.
-#[derive(Clone, Copy, Debug)]
-struct Ended {
-    attempt: u32,
-    at: Instant,
-}
+/// One try of a request.
+type Attempt = (RequestId, u32);
 
 /// Requests by name. A tombstone is kept for each attempt that ended before it was booked, for a bounded number of
 /// them: the oldest goes first.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     homes: FxHashMap<RequestId, Home>,
-    ended: FxHashMap<RequestId, Ended>,
-    /// In the order in which they came. One entry for each time that a tombstone was set; those that no longer agree
-    /// with `ended` are skipped.
-    order: VecDeque<(RequestId, Instant)>,
+    /// When each tombstone was set. Ordered, to find those of later attempts.
+    ended: BTreeMap<Attempt, Instant>,
+    /// The same, the oldest first.
+    by_age: BTreeSet<(Instant, Attempt)>,
 }
 
 /// What the names say of a booking.
@@ -56,13 +52,10 @@ impl Ids {
 
     /// Whether an attempt may be booked. A tombstone of this very attempt has done its work then.
     pub(crate) fn judge(&mut self, request: RequestId, attempt: u32) -> Verdict {
-        match self.ended.get(&request) {
-            Some(ended) if ended.attempt == attempt => {
-                self.ended.remove(&request);
-                return Verdict::Ended;
-            }
-            Some(ended) if ended.attempt > attempt => return Verdict::Ended,
-            _ => {}
+        if self.unbury((request, attempt))
+            || self.ended.range((request, attempt)..=(request, u32::MAX)).next().is_some()
+        {
+            return Verdict::Ended;
         }
         self.homes.get(&request).map_or(Verdict::Free, |&home| Verdict::InFlight(home))
     }
@@ -75,29 +68,30 @@ impl Ids {
         self.homes.remove(&request);
     }
 
-    /// Keeps an attempt from being booked. At most `limit` tombstones stay.
+    /// Keeps an attempt from being booked, from the first time that its end is told. At most `limit` tombstones stay.
     pub(crate) fn bury(&mut self, request: RequestId, attempt: u32, now: Instant, limit: usize) {
-        let before = self.ended.get(&request).map_or(0, |ended| ended.attempt);
-        self.ended.insert(request, Ended { attempt: attempt.max(before), at: now });
-        self.order.push_back((request, now));
-        // Bounds the list too: entries that no longer agree count as well.
-        while self.order.len() > limit {
+        let at = *self.ended.entry((request, attempt)).or_insert(now);
+        self.by_age.insert((at, (request, attempt)));
+        while self.ended.len() > limit {
             self.unbury_oldest();
         }
     }
 
     /// Forgets tombstones older than `ttl`.
     pub(crate) fn expire(&mut self, now: Instant, ttl: Duration) {
-        while self.order.front().is_some_and(|&(_, at)| now.saturating_duration_since(at) >= ttl) {
+        while self.by_age.first().is_some_and(|&(at, _)| now.saturating_duration_since(at) >= ttl) {
             self.unbury_oldest();
         }
     }
 
+    /// `false` when there is no such tombstone.
+    fn unbury(&mut self, attempt: Attempt) -> bool {
+        self.ended.remove(&attempt).is_some_and(|at| self.by_age.remove(&(at, attempt)))
+    }
+
     fn unbury_oldest(&mut self) {
-        if let Some((request, at)) = self.order.pop_front()
-            && self.ended.get(&request).is_some_and(|ended| ended.at == at)
-        {
-            self.ended.remove(&request);
+        if let Some((_, attempt)) = self.by_age.pop_first() {
+            self.ended.remove(&attempt);
         }
     }
 }

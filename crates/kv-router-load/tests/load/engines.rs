@@ -144,3 +144,39 @@ fn tombstones_are_bounded_and_expire() {
     tracker.expire_idle(clock.at(69), Duration::from_secs(60));
     check_empty(&tracker, 1);
 }
+
+#[test]
+fn each_attempt_that_ended_early_is_kept_out_in_whatever_order_they_come() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+        let (clock, worker, id) = (Clock::start(), rank(1, 0), RequestId::new(7));
+        let tracker = tracker(&[worker]);
+        for ended in 0..3 {
+            assert_eq!(tracker.end_attempt(id, ended, clock.at(0)), AttemptEnd::Early);
+        }
+        for late in order {
+            let refused = tracker.book(worker, attempt(7, late), clock.at(1)).unwrap_err();
+            assert_eq!(refused, BookError::AlreadyEnded { request: id, attempt: late }, "{order:?}");
+        }
+        check_empty(&tracker, 1);
+    }
+}
+
+#[test]
+fn an_end_told_twice_and_one_that_has_done_its_work_take_no_room() {
+    let (clock, worker) = (Clock::start(), rank(1, 0));
+    let tracker = LoadTracker::new(LoadConfig { max_tombstones: 2, ..LoadConfig::default() }).unwrap();
+    tracker.add_rank(worker).unwrap();
+    tracker.end_attempt(RequestId::new(1), 0, clock.at(0));
+    for second in 1..10 {
+        tracker.end_attempt(RequestId::new(2), 0, clock.at(second));
+    }
+    assert_eq!(tracker.stats().tombstones, 2);
+    assert!(tracker.book(worker, attempt(2, 0), clock.at(10)).is_err());
+    for id in 3..10 {
+        tracker.end_attempt(RequestId::new(id), 0, clock.at(10));
+        assert!(tracker.book(worker, attempt(id, 0), clock.at(10)).is_err());
+    }
+    let kept_out = tracker.book(worker, attempt(1, 0), clock.at(11)).unwrap_err();
+    assert_eq!(kept_out, BookError::AlreadyEnded { request: RequestId::new(1), attempt: 0 });
+    check_empty(&tracker, 1);
+}
