@@ -107,12 +107,15 @@ impl Rank {
         }
     }
 
-    pub(crate) fn set_freshness(&self, freshness: StreamFreshness) {
+    /// Tells whether it was another before.
+    pub(crate) fn set_freshness(&self, freshness: StreamFreshness) -> bool {
         // Almost every batch leaves it as it was, and then nobody has to look.
-        if self.freshness.swap(code(freshness), Ordering::Relaxed) != code(freshness) {
+        let has_changed = self.freshness.swap(code(freshness), Ordering::Relaxed) != code(freshness);
+        if has_changed {
             // Release: who sees the count sees the change.
             self.judgements.fetch_add(1, Ordering::Release);
         }
+        has_changed
     }
 }
 

@@ -24,7 +24,7 @@ use crate::fleet::{Fleet, Rank};
 use crate::ingest::{ApplyBatchError, BatchReport, RankStatus, Stream};
 use crate::pool::Pool;
 use crate::seed::Seeds;
-use crate::sessions::Sessions;
+use crate::sessions::{Merged, Sessions};
 use crate::{
     AdmitError, BuildError, Decision, JoinError, LeaveError, RouteError, RouteRequest, RouterConfig,
     WorkerSpec,
@@ -220,7 +220,11 @@ impl Router {
         let now = self.core.clock.now(); // the caller's code, so not under a lock of ours
         let mut stream = rank.stream.lock();
         let report = stream.apply(batch, now, &*self.core.index).ok_or_else(unknown)?;
-        rank.set_freshness(report.freshness);
+        let is_judged_anew = rank.set_freshness(report.freshness);
+        drop(stream);
+        if is_judged_anew {
+            ring(&self.core); // somebody may have waited for its cache to be known
+        }
         Ok(report)
     }
 
@@ -238,8 +242,9 @@ impl Router {
     ///
     /// Without [`RouterConfig::queue`], and as long as nobody has to wait, this is [`route`](Self::route). Otherwise the
     /// request waits while every worker that it could go to is above
-    /// [`FilterConfig::wait_prefill`](crate::FilterConfig::wait_prefill) or a busy threshold. Whenever load falls, the
-    /// thread that made it fall places those who can go, against the load and the caches of that moment.
+    /// [`FilterConfig::wait_prefill`](crate::FilterConfig::wait_prefill) or a busy threshold. Whenever load falls, or
+    /// something else opens a way (a worker joins or catches up with its events, a session ends), the thread that made it
+    /// so places those who can go, against the load and the caches of that moment.
     ///
     /// # Errors
     ///
@@ -309,12 +314,20 @@ impl Router {
 
     /// Takes in what another router tells of a session. `false` when something as young is known.
     pub fn merge_session(&self, gossip: SessionGossip) -> bool {
-        self.core.sessions.merge(gossip, self.core.clock.now())
+        let merged = self.core.sessions.merge(gossip, self.core.clock.now());
+        if merged == Merged::Moved {
+            ring(&self.core); // a request that was stuck to its rank can go elsewhere
+        }
+        merged != Merged::Known
     }
 
     /// Ends a session. `false` when it was bound nowhere.
     pub fn end_session(&self, session: SessionId) -> bool {
-        self.core.sessions.unbind(session, self.core.clock.now())
+        let was_bound = self.core.sessions.unbind(session, self.core.clock.now());
+        if was_bound {
+            ring(&self.core); // a request that was stuck to its rank can go elsewhere
+        }
+        was_bound
     }
 
     /// Says what a rank can bear, for engines that tell it after they have joined. `false` when it is not part of the

@@ -14,6 +14,17 @@ const MOST_GOSSIP: usize = 65_536;
 #[derive(Debug)]
 pub(crate) struct Sessions(Mutex<State>);
 
+/// What came of gossip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Merged {
+    /// Something as young was known.
+    Known,
+    /// It is remembered now.
+    News,
+    /// It took the session away from where it was bound.
+    Moved,
+}
+
 #[derive(Debug)]
 struct State {
     table: SessionTable,
@@ -49,8 +60,14 @@ impl Sessions {
         self.0.lock().table.unbind_worker(worker);
     }
 
-    pub(crate) fn merge(&self, gossip: SessionGossip, now: Instant) -> bool {
-        self.0.lock().table.merge(gossip, now)
+    pub(crate) fn merge(&self, gossip: SessionGossip, now: Instant) -> Merged {
+        let table = &mut self.0.lock().table;
+        let before = table.get(gossip.session, now);
+        match table.merge(gossip, now) {
+            false => Merged::Known,
+            true if before.is_some() && table.get(gossip.session, now) != before => Merged::Moved,
+            true => Merged::News,
+        }
     }
 
     pub(crate) fn take_gossip(&self) -> Vec<SessionGossip> {

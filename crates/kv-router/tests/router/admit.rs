@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use kv_router::{
     AdmitError, Capacity, Constraints, Pin, QueueConfig, QueueFull, QueueOrder, RouteError, RouteRequest,
-    SessionId, Stickiness, Ticket,
+    SessionGossip, SessionId, StaleRule, Stickiness, Ticket,
 };
+
+use kv_router_schedule::BindingVersion;
 
 use crate::support::{Fleet, rank, worker};
 
@@ -273,4 +275,48 @@ fn many_threads_wait_cancel_and_finish_and_nothing_is_left() {
         }
     });
     assert_eq!((flying(&fleet), waiting(&fleet)), ([0, 0, 0], 0));
+}
+
+#[test]
+fn a_rank_that_has_caught_up_takes_who_waits() {
+    let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+    let fleet = Fleet::with(2, capacity, |config| {
+        config.filters.wait_prefill = Some(1.0);
+        config.filters.cold = StaleRule::Exclude;
+        config.queue = Some(QueueConfig::default());
+    });
+    fleet.apply(0, vec![]);
+    let busy = admit(&fleet, 1).wait().unwrap();
+    assert_eq!(busy.worker(), rank(0));
+    let ticket = admit(&fleet, 2).try_take().expect_err("worker 0 is full, worker 1 is cold");
+    fleet.apply(1, vec![]);
+    let decision = ticket.try_take().expect("worker 1 has caught up and is idle").unwrap();
+    assert_eq!(decision.worker(), rank(1));
+}
+
+#[test]
+fn a_session_that_ends_or_moves_lets_go_who_waits_for_its_rank() {
+    let session = SessionId::new(1);
+    let ends: [fn(&Fleet); 2] = [
+        |fleet| assert!(fleet.router.end_session(SessionId::new(1))),
+        |fleet| {
+            let version = BindingVersion { count: 99, replica: 9 };
+            let gossip =
+                SessionGossip { session: SessionId::new(1), worker: None, version, idle: Duration::ZERO };
+            assert!(fleet.router.merge_session(gossip));
+        },
+    ];
+    for end in ends {
+        let fleet = fleet(2, QueueConfig::default());
+        let stuck = |number: u32| {
+            let tokens = tokens(number);
+            let request = RouteRequest::from_tokens(&tokens).session(session, Stickiness::Strict);
+            fleet.router.admit(&request).unwrap()
+        };
+        let first = stuck(1).wait().unwrap();
+        let second = stuck(2).try_take().expect_err("its rank is full");
+        end(&fleet);
+        let second = second.try_take().expect("the other worker is idle").unwrap();
+        assert_ne!(second.worker(), first.worker());
+    }
 }
