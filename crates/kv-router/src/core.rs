@@ -1,11 +1,13 @@
 //! What the router is made of, shared by its handles, its tickets and whoever waits.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use kv_router_index::FindOptions;
-use kv_router_load::{BookError, Demand, LoadTracker};
+use kv_router_load::{BookError, Booking, Demand, LoadTracker};
 use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector, Stickiness};
 use kv_router_types::WorkerRank;
 use parking_lot::{Mutex, RwLock};
@@ -46,16 +48,27 @@ pub(crate) struct Core {
 impl Core {
     /// Chooses a rank for a request and books it there.
     pub(crate) fn route(&self, request: &RouteRequest<'_>) -> Result<Decision, RouteError> {
-        let book = |worker, demand: Demand<'_>, now| self.load.book(worker, demand, now);
-        self.place(request, book).map(|(placement, booking)| Decision { placement, booking })
+        let placed = self.place::<Infallible>(request, |worker, demand, now, is_current| {
+            let booking = self.load.book(worker, demand, now)?;
+            if is_current() { Ok(Continue(booking)) } else { Err(BookError::UnknownRank { worker }) }
+        });
+        placed.map(|Continue(decision)| decision)
     }
 
-    /// Chooses a rank for a request and books it there with `book`.
-    pub(crate) fn place<B>(
+    /// Chooses a rank for a request and books it there with `book`, which may break off.
+    ///
+    /// Once it has booked, `book` asks whether the rank is still the one that was decided on. If not, it takes the
+    /// booking back and says that the rank is unknown: the decision is then made again.
+    pub(crate) fn place<X>(
         &self,
         request: &RouteRequest<'_>,
-        mut book: impl FnMut(WorkerRank, Demand<'_>, Instant) -> Result<B, BookError>,
-    ) -> Result<(Placement, B), RouteError> {
+        mut book: impl FnMut(
+            WorkerRank,
+            Demand<'_>,
+            Instant,
+            &dyn Fn() -> bool,
+        ) -> Result<ControlFlow<X, Booking>, BookError>,
+    ) -> Result<ControlFlow<X, Decision>, RouteError> {
         self.with_room(|room| {
             let (prompt_blocks, blocks) = self.hash(request, room)?;
             let select = self.select_request(request, prompt_blocks);
@@ -75,26 +88,26 @@ impl Core {
                     prompt_blocks: &room.sequence,
                     private_blocks: blocks - prompt_blocks,
                 };
-                let booking = match book(worker, demand, self.clock.now()) {
-                    // It left after it was selected. Look again, at the fleet as it is now.
+                // After many attempts in vain, a rank that came back is good enough.
+                let is_current = || attempt >= MOST_ATTEMPTS || room.is_current(worker, &self.fleet());
+                let booking = match book(worker, demand, self.clock.now(), &is_current) {
+                    // It left after it was selected, and may have come back. Look again, at the fleet as it is now.
                     Err(BookError::UnknownRank { .. }) if attempt < MOST_ATTEMPTS => {
                         attempt += 1;
                         continue;
                     }
                     outcome => outcome.map_err(RouteError::Book)?,
                 };
-                // It left and came back meanwhile: what was decided on is not what was booked.
-                let is_same = room.is_current(worker, &self.fleet());
-                if !is_same && attempt < MOST_ATTEMPTS {
-                    attempt += 1;
-                    continue;
-                }
+                let booking = match booking {
+                    Continue(booking) => booking,
+                    Break(off) => return Ok(Break(off)),
+                };
                 if let Some((session, _)) = request.session {
                     self.sessions.bind(session, worker, self.clock.now());
                 }
                 let overlap = room.overlaps.get(worker).copied();
                 let placement = Placement { selection, overlap, prompt_blocks, cost, explanation };
-                return Ok((placement, booking));
+                return Ok(Continue(Decision { placement, booking }));
             }
         })
     }

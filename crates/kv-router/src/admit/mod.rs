@@ -1,8 +1,9 @@
 //! Requests that wait for a worker with room.
 //!
-//! Nothing here has a thread. Whoever makes load fall (by dropping a booking, reporting progress, sweeping, adding a
-//! worker) rings the bell, and one of those who ring goes through the queue: it decides without any lock, takes the
-//! request out and books it under the lock of the queue, and leaves the decision in the slot of its ticket.
+//! Nothing here has a thread. Whoever opens a way (by dropping a booking, reporting progress, sweeping, adding a worker,
+//! ending a session, catching up with events) rings the bell, and one of those who ring goes through the queue: it
+//! decides without any lock, takes the request out and books it under the lock of the queue, and leaves the decision in
+//! the slot of its ticket.
 
 mod bell;
 mod owned;
@@ -13,10 +14,11 @@ mod ticket;
 mod models;
 
 use std::fmt;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kv_router_index::FindOptions;
-use kv_router_load::LoadListener;
+use kv_router_load::{BookError, LoadListener};
 use kv_router_schedule::{
     Pass, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage, Waiting,
 };
@@ -24,7 +26,6 @@ use kv_router_types::WorkerRank;
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::decision::Placement;
 use crate::{AdmitError, Decision, RouteError, RouteRequest};
 use bell::Bell;
 use owned::{OwnedConstraints, OwnedRequest};
@@ -120,9 +121,8 @@ fn serve(core: &Core, lobby: &Lobby) {
         };
         drop(queue);
         match dispatch(core, lobby, key, &pending) {
-            Ok(Some(decision)) => pending.slot.fill(Ok(decision)),
-            // Cancelled amid the decision.
-            Ok(None) => {}
+            Ok(Continue(decision)) => pending.slot.fill(Ok(decision)),
+            Ok(Break(Cancelled)) => {}
             Err(error) if is_load(&error) && lobby.queue.lock().contains(key) => {
                 lobby.queue.lock().block(&mut pass, key);
             }
@@ -135,26 +135,31 @@ fn serve(core: &Core, lobby: &Lobby) {
     }
 }
 
+/// Amid the decision, by who waited for it.
+struct Cancelled;
+
 /// Decides on a request that waits. It is booked, and does not wait any more, or it is as it was.
 fn dispatch(
     core: &Core,
     lobby: &Lobby,
     key: QueueKey,
     pending: &Pending,
-) -> Result<Option<Decision>, RouteError> {
-    let mut taken = false;
-    let placed = core.place(&pending.request.borrow(), |worker, demand, now| {
+) -> Result<ControlFlow<Cancelled, Decision>, RouteError> {
+    core.place(&pending.request.borrow(), |worker, demand, now, is_current| {
         let mut queue = lobby.queue.lock();
-        // Who is not in the queue any more was cancelled, unless it was taken out here for a place that has gone.
-        if !taken && !queue.contains(key) {
-            return Ok(None);
+        if !queue.contains(key) {
+            return Ok(Break(Cancelled));
         }
         let booking = core.load.book(worker, demand, now)?;
-        taken |= queue.take(key).is_some();
-        Ok(Some(booking))
-    })?;
-    let (placement, booking): (Placement, _) = placed;
-    Ok(booking.map(|booking| Decision { placement, booking }))
+        if !is_current() {
+            // Giving the booking back rings, and whoever rings looks into the queue.
+            drop(queue);
+            drop(booking);
+            return Err(BookError::UnknownRank { worker });
+        }
+        queue.take(key);
+        Ok(Continue(booking))
+    })
 }
 
 /// Whether an error goes away when load falls.
