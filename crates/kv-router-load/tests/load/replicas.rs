@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::common::{Clock, blocks, check, check_empty, demand, rank};
 use kv_router_load::{
-    Booking, DeltaBatch, Hooks, JournalConfig, LoadConfig, LoadTracker, ReplicaId, ReplicaLife, ReplicaSync,
-    SyncConfig, SyncConfigError, SyncOutcome,
+    Booking, BookingsSnapshot, DeltaBatch, Hooks, JournalConfig, LoadConfig, LoadTracker, ReplicaId,
+    ReplicaLife, ReplicaSync, SyncConfig, SyncConfigError, SyncOutcome,
 };
 use kv_router_types::{SequenceHash, WorkerRank};
 use proptest::prelude::*;
@@ -262,6 +262,10 @@ enum Step {
     Ask {
         at: usize,
     },
+    Answer {
+        from: usize,
+        to: usize,
+    },
     Remove {
         at: usize,
         worker: u64,
@@ -290,6 +294,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..4u64).prop_map(Step::Wait),
         1 => at.clone().prop_map(|at| Step::Sweep { at }),
         2 => at.clone().prop_map(|at| Step::Ask { at }),
+        3 => (at.clone(), at.clone()).prop_map(|(from, to)| Step::Answer { from, to }),
         1 => (at.clone(), 0..3u64).prop_map(|(at, worker)| Step::Remove { at, worker }),
         1 => (at.clone(), 0..3u64).prop_map(|(at, worker)| Step::Add { at, worker }),
         1 => at.prop_map(|at| Step::Restart { at }),
@@ -305,12 +310,18 @@ fn rolling(contents: &[u8]) -> Vec<SequenceHash> {
     contents.iter().map(roll).collect()
 }
 
+#[derive(Clone)]
+enum Message {
+    Deltas(DeltaBatch),
+    Snapshot(BookingsSnapshot),
+}
+
 struct World {
     clock: Clock,
     now: u64,
     lives: u64,
     replicas: Vec<Replica>,
-    under_way: Vec<(usize, DeltaBatch)>,
+    under_way: Vec<(usize, Message)>,
 }
 
 impl World {
@@ -344,12 +355,15 @@ impl World {
             Step::Send { from, most } => {
                 let batch = self.replicas[from].tracker.take_deltas(most).unwrap();
                 let others = (0..REPLICAS).filter(|&to| to != from);
-                self.under_way.extend(others.map(|to| (to, batch.clone())));
+                self.under_way.extend(others.map(|to| (to, Message::Deltas(batch.clone()))));
             }
             Step::Arrive { which, again } if !self.under_way.is_empty() => {
                 let which = which.index(self.under_way.len());
-                let (to, batch) = self.under_way[which].clone();
-                self.replicas[to].sync.receive(batch, now);
+                let (to, message) = self.under_way[which].clone();
+                match message {
+                    Message::Deltas(batch) => self.replicas[to].sync.receive(batch, now),
+                    Message::Snapshot(snapshot) => self.replicas[to].sync.receive_snapshot(snapshot, now),
+                };
                 if !again {
                     self.under_way.remove(which);
                 }
@@ -363,6 +377,12 @@ impl World {
                 self.replicas[at].sync.expire(now);
             }
             Step::Ask { at } => self.ask(at),
+            // It is taken now, and arrives when it does.
+            Step::Answer { from, to } if from != to => {
+                let snapshot = self.replicas[from].tracker.bookings_snapshot().unwrap();
+                self.under_way.push((to, Message::Snapshot(snapshot)));
+            }
+            Step::Answer { .. } => {}
             Step::Remove { at, worker } => {
                 self.replicas[at].tracker.remove_rank(rank(worker, 0));
             }
