@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{BookingName, BookingsSnapshot, DeltaBatch, LoadDelta, ReplicaId, ReplicaLife, SharedBooking};
 use crate::{Booking, BookingState, LoadTracker};
@@ -98,6 +98,9 @@ pub struct SyncStats {
     pub expired: u64,
 }
 
+/// Releases remembered while a snapshot is wanted. Above it only a younger snapshot will do.
+const MOST_RELEASED: usize = 65_536;
+
 /// What is known of one replica.
 #[derive(Debug)]
 struct Peer {
@@ -106,8 +109,10 @@ struct Peer {
     next: u64,
     /// One more than the highest number heard of.
     known: u64,
-    /// Everything is wanted anew, whatever the numbers say.
-    incomplete: bool,
+    /// Everything is wanted anew, whatever the numbers say, since the next change had this number.
+    incomplete: Option<u64>,
+    /// What was released since then: a snapshot that was overtaken must not bring it back.
+    released: FxHashSet<BookingName>,
     behind_since: Option<Instant>,
     asked: Option<Instant>,
     heard: Instant,
@@ -121,7 +126,8 @@ impl Peer {
             life,
             next: 0,
             known: 0,
-            incomplete: false,
+            incomplete: None,
+            released: FxHashSet::default(),
             behind_since: None,
             asked: None,
             heard: now,
@@ -131,7 +137,18 @@ impl Peer {
     }
 
     fn is_behind(&self) -> bool {
-        self.incomplete || self.next < self.known
+        self.incomplete.is_some() || self.next < self.known
+    }
+
+    /// Wants everything anew. Only snapshots from now on will do: what was refused before is in them.
+    fn lack(&mut self) {
+        self.incomplete = Some(self.next);
+        self.released.clear();
+    }
+
+    fn lack_nothing(&mut self) {
+        self.incomplete = None;
+        self.released = FxHashSet::default();
     }
 
     fn note_progress(&mut self, now: Instant) {
@@ -211,26 +228,29 @@ impl ReplicaSync {
             return self.turned_away(from);
         };
         peer.known = peer.known.max(next);
-        // An older one would undo changes that were applied since.
         if next < peer.next {
-            return SyncOutcome::Known;
-        }
-        let mut gone = std::mem::take(&mut peer.bookings);
-        peer.incomplete = false;
-        for booking in bookings {
-            if let Some(held) = gone.remove(&booking.name) {
-                // One whose rank left and came back counts for nothing: it is booked again.
-                if held.set_progress(booking.prefill_tokens, booking.output_blocks, now) == BookingState::Held
-                {
-                    peer.bookings.insert(booking.name, held);
-                    continue;
+            // It would undo changes that were applied since. But what it has and we have not, and what was not released
+            // since, could not be counted when it was booked.
+            if peer.incomplete.is_none_or(|since| next < since) {
+                return SyncOutcome::Known;
+            }
+            for booking in bookings {
+                if !peer.released.contains(&booking.name) {
+                    let held = peer.bookings.remove(&booking.name);
+                    renew(&self.tracker, &mut self.stats, peer, held, booking, now);
                 }
             }
-            book(&self.tracker, &mut self.stats, peer, booking, now);
+        } else {
+            let mut gone = std::mem::take(&mut peer.bookings);
+            for booking in bookings {
+                let held = gone.remove(&booking.name);
+                renew(&self.tracker, &mut self.stats, peer, held, booking, now);
+            }
+            drop(gone);
+            peer.next = next;
+            peer.held = peer.held.split_off(&next);
         }
-        drop(gone);
-        peer.next = next;
-        peer.held = peer.held.split_off(&next);
+        peer.lack_nothing();
         catch_up(&self.tracker, &mut self.stats, peer, now);
         // The question is answered, even if there is more to ask.
         (peer.behind_since, peer.asked) = (None, None);
@@ -250,7 +270,8 @@ impl ReplicaSync {
         let since = |then: Instant| now.saturating_duration_since(then);
         let mut wanted = Vec::new();
         for (&replica, peer) in &mut self.peers {
-            let is_due = peer.behind_since.is_some_and(|then| peer.incomplete || since(then) >= patience);
+            let is_due =
+                peer.behind_since.is_some_and(|then| peer.incomplete.is_some() || since(then) >= patience);
             if is_due && peer.asked.is_none_or(|then| since(then) >= ask_again) {
                 peer.asked = Some(now);
                 wanted.push(replica);
@@ -280,7 +301,7 @@ impl ReplicaSync {
     /// asked for everything anew.
     pub fn rank_added(&mut self, now: Instant) {
         for peer in self.peers.values_mut() {
-            peer.incomplete = true;
+            peer.lack();
             peer.note_progress(now);
         }
     }
@@ -343,10 +364,35 @@ fn apply(tracker: &LoadTracker, stats: &mut SyncStats, peer: &mut Peer, delta: L
         }
         LoadDelta::Released { name } => {
             peer.bookings.remove(&name);
+            if peer.incomplete.is_some() {
+                peer.released.insert(name);
+            }
         }
     }
     peer.next += 1;
+    if peer.released.len() > MOST_RELEASED {
+        peer.lack();
+    }
     stats.applied += 1;
+}
+
+/// Counts a booking of a snapshot, of which `held` is known.
+fn renew(
+    tracker: &LoadTracker,
+    stats: &mut SyncStats,
+    peer: &mut Peer,
+    held: Option<Booking>,
+    booking: SharedBooking,
+    now: Instant,
+) {
+    let told = (booking.prefill_tokens, booking.output_blocks);
+    match held {
+        Some(held) if held.set_progress(told.0, told.1, now) == BookingState::Held => {
+            peer.bookings.insert(booking.name, held);
+        }
+        // One whose rank left and came back counts for nothing: it is booked again.
+        _ => book(tracker, stats, peer, booking, now),
+    }
 }
 
 fn book(tracker: &LoadTracker, stats: &mut SyncStats, peer: &mut Peer, booking: SharedBooking, now: Instant) {

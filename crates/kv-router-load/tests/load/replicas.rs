@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::common::{Clock, blocks, check, check_empty, demand, rank};
 use kv_router_load::{
-    Booking, BookingsSnapshot, DeltaBatch, Hooks, JournalConfig, LoadConfig, LoadTracker, ReplicaId,
-    ReplicaLife, ReplicaSync, SyncConfig, SyncConfigError, SyncOutcome,
+    Booking, BookingName, BookingsSnapshot, DeltaBatch, Hooks, JournalConfig, LoadConfig, LoadDelta,
+    LoadTracker, ReplicaId, ReplicaLife, ReplicaSync, SharedBooking, SyncConfig, SyncConfigError,
+    SyncOutcome,
 };
 use kv_router_types::{SequenceHash, WorkerRank};
 use proptest::prelude::*;
@@ -454,4 +455,67 @@ proptest! {
             check_empty(&replica.tracker, 3);
         }
     }
+}
+
+#[test]
+fn a_snapshot_that_deltas_overtake_heals_too_and_brings_nothing_back() {
+    let (clock, mut one, mut two) = pair();
+    two.tracker.remove_rank(rank(1, 0)).unwrap();
+    (0..3).for_each(|_| one.book(clock, 0, 1, &blocks(&[1])));
+    let before = one.tracker.bookings_snapshot().unwrap();
+    one.book(clock, 0, 1, &blocks(&[2]));
+    two.sync.receive(one.batch(), clock.at(0));
+    two.tracker.add_rank(rank(1, 0)).unwrap();
+    two.sync.rank_added(clock.at(0));
+    assert_eq!(two.sync.wanted(clock.at(0)), [ReplicaId::new(1)]);
+    let snapshot = one.tracker.bookings_snapshot().unwrap();
+    // While it is under way, one that it has ends, and others are booked.
+    drop(one.bookings.remove(0));
+    one.book(clock, 1, 1, &[]);
+    one.book(clock, 1, 2, &[]);
+    two.sync.receive(one.batch(), clock.at(1));
+    assert_eq!(two.sync.receive_snapshot(before, clock.at(1)), SyncOutcome::Known, "older than the rank");
+    assert_eq!(two.sync.receive_snapshot(snapshot, clock.at(1)), SyncOutcome::Applied);
+    for worker in 0..3 {
+        assert_eq!(two.tracker.load(rank(worker, 0)), one.tracker.load(rank(worker, 0)));
+    }
+    assert_eq!(two.sync.stats().behind, 0);
+    one.bookings.clear();
+    two.sync.receive(one.batch(), clock.at(2));
+    check_empty(&two.tracker, 3);
+}
+
+#[test]
+fn numbers_at_the_ends_of_their_range_do_no_harm() {
+    let (clock, mut one, mut two) = pair();
+    one.book(clock, 0, 1, &blocks(&[1, 1, 1, 2, 1]));
+    let Some(LoadDelta::Booked(honest)) = one.batch().deltas.pop() else { panic!("one booking") };
+    let from = life(1, 1);
+    let wild = |name: u64| SharedBooking {
+        name: BookingName::new(name),
+        prefill_tokens: if name % 2 == 0 { u64::MAX } else { 7 },
+        private_blocks: u32::MAX,
+        output_blocks: u32::MAX,
+        ..honest.clone()
+    };
+    let deltas = vec![
+        LoadDelta::Booked(wild(1)),
+        LoadDelta::Booked(wild(2)),
+        LoadDelta::Booked(wild(1)),
+        LoadDelta::Progressed { name: BookingName::new(1), prefill_tokens: u64::MAX, output_blocks: 0 },
+        LoadDelta::Progressed { name: BookingName::new(9), prefill_tokens: 0, output_blocks: u32::MAX },
+        LoadDelta::Released { name: BookingName::new(9) },
+    ];
+    for first in [0, u64::MAX, u64::MAX - 1, u64::MAX - 6, 1 << 63] {
+        two.sync.receive(DeltaBatch { from, first, deltas: deltas.clone() }, clock.at(0));
+    }
+    assert_eq!((two.sync.stats().bookings, two.sync.stats().refused), (1, 1));
+    for next in [0, u64::MAX, u64::MAX, 5] {
+        let bookings = vec![wild(1), wild(1), wild(3), wild(4)];
+        two.sync.receive_snapshot(BookingsSnapshot { from, next, bookings }, clock.at(0));
+        two.sync.receive(DeltaBatch { from, first: u64::MAX, deltas: deltas.clone() }, clock.at(0));
+    }
+    assert_eq!(two.sync.stats().bookings, 2);
+    assert!(two.sync.forget(ReplicaId::new(1)));
+    check_empty(&two.tracker, 3);
 }
