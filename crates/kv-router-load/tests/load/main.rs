@@ -6,4 +6,5 @@ mod engines;
 mod lifecycles;
 mod replicas;
 mod reports;
+mod snapshots;
 mod threads;
