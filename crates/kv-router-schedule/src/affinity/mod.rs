@@ -14,6 +14,9 @@ use kv_router_types::{WorkerId, WorkerRank};
 
 pub use gossip::{BindingVersion, SessionGossip};
 
+/// A count that ran out would leave nothing to be younger with. A router that starts may have missed decades of decisions.
+const MOST_AHEAD: u64 = 1 << 40;
+
 /// The gateway's own name for a session, for instance a hash of a conversation's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u128);
@@ -186,9 +189,13 @@ impl SessionTable {
     }
 
     /// Takes what another router tells. `false` when something as young is known: the last decision wins, whatever the
-    /// order in which they come.
+    /// order in which they come. `false` too when the session is idle by now, and when the version is no honest one:
+    /// 2^40 decisions ahead of all that were heard of.
     pub fn merge(&mut self, gossip: SessionGossip, now: Instant) -> bool {
         let SessionGossip { session, worker, version, idle } = gossip;
+        if version.count > self.clock.saturating_add(MOST_AHEAD) {
+            return false;
+        }
         self.clock = self.clock.max(version.count);
         if self.sessions.get(&session).is_some_and(|binding| binding.version >= version) {
             return false;

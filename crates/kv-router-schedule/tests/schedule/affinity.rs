@@ -112,6 +112,23 @@ fn the_last_writer_wins_and_a_tie_is_broken_by_who_wrote() {
     assert_eq!(ours.version, BindingVersion { count: 8, replica: 1 });
 }
 
+#[test]
+fn a_version_beyond_all_sense_does_not_end_what_routers_tell_each_other() {
+    let now = origin();
+    let (mut here, mut there) = (table(8, 1), table(8, 2));
+    for id in [7, 8] {
+        let version = BindingVersion { count: u64::MAX, replica: u64::MAX };
+        let wild = SessionGossip { session: session(id), worker: Some(rank(9, 0)), version, idle: secs(0) };
+        assert!(!here.merge(wild, now) && !there.merge(wild, now));
+    }
+    for turn in 0..4 {
+        let (from, to) = if turn % 2 == 0 { (&mut here, &mut there) } else { (&mut there, &mut here) };
+        let gossip = from.bind(session(7), rank(turn, 0), now).unwrap();
+        assert!(to.merge(gossip, now));
+        assert_eq!(to.get(session(7), now), Some(rank(turn, 0)));
+    }
+}
+
 proptest! {
     /// Three routers decide, and hear of each other in any order, some of it twice: in the end they agree.
     #[test]
