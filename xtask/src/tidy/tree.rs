@@ -130,7 +130,10 @@ mod tests {
 
         let tree = Tree::read(&checkout.shell()).unwrap();
         let paths: Vec<_> = tree.paths().collect();
-        assert_eq!(paths, [".gitignore", "binary", "capture.bin", "crates/a/src/lib.rs", "untracked file.rs"]);
+        assert_eq!(
+            paths,
+            [".gitignore", "binary", "capture.bin", "crates/a/src/lib.rs", "untracked file.rs"]
+        );
         assert_eq!(tree.text("crates/a/src/lib.rs"), Some("tracked"));
         assert_eq!((tree.text("binary"), tree.text("capture.bin")), (None, None));
     }

@@ -493,7 +493,7 @@ fn numbers_at_the_ends_of_their_range_do_no_harm() {
     let from = life(1, 1);
     let wild = |name: u64| SharedBooking {
         name: BookingName::new(name),
-        prefill_tokens: if name % 2 == 0 { u64::MAX } else { 7 },
+        prefill_tokens: if name.is_multiple_of(2) { u64::MAX } else { 7 },
         private_blocks: u32::MAX,
         output_blocks: u32::MAX,
         ..honest.clone()
