@@ -9,6 +9,7 @@ pub mod corpus;
 pub mod decisions;
 pub mod heap;
 pub mod open_loop;
+pub mod payloads;
 pub mod serial;
 mod shared_prompts;
 pub mod soak;

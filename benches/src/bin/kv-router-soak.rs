@@ -9,8 +9,10 @@ use std::time::Duration;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv_router_benches::heap;
+use kv_router_benches::payloads;
 use kv_router_benches::soak::{self, EXACT, Exact, Heap};
 use kv_router_benches::subject::{Entry, SUBJECTS};
+use kv_router_engines::soak::SoakReport;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -35,10 +37,16 @@ struct Args {
     /// Workers that come and go for each index.
     #[arg(long, default_value_t = 100_000)]
     workers: u32,
+    /// Damaged payloads of engines for the decoders.
+    #[arg(long, default_value_t = 1_000_000)]
+    decoders: u64,
     /// Decides histories and events; another one each time is another run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
+
+/// Payloads between two steps of the progress bar.
+const DECODER_STEP: u64 = 10_000;
 
 /// Histories between two steps of the progress bar.
 const STEP: u32 = 250;
@@ -58,6 +66,7 @@ fn soak(args: &Args) -> Result<(), Box<dyn Error>> {
         let names: Vec<&str> = SUBJECTS.iter().map(|entry| entry.name).collect();
         return Err(format!("there is no index {unknown}: use one of {}", names.join(", ")).into());
     }
+    decoders(args)?;
     let wanted = |name: &str| args.indexes.is_empty() || args.indexes.iter().any(|index| index == name);
     for exact in EXACT.iter().filter(|exact| wanted(exact.name)) {
         histories(args, exact).map_err(|error| format!("{}, histories: {error}", exact.name))?;
@@ -67,6 +76,27 @@ fn soak(args: &Args) -> Result<(), Box<dyn Error>> {
         lives(args, *entry).map_err(|error| format!("{}: {error}", entry.name))?;
     }
     Ok(())
+}
+
+/// Damaged payloads against every decoder: whatever goes wrong panics.
+fn decoders(args: &Args) -> Result<(), Box<dyn Error>> {
+    let corpus = payloads::corpus()?;
+    let bar = bar(args.decoders, "decoders");
+    let mut total = SoakReport::default();
+    while total.payloads < args.decoders {
+        let payloads = DECODER_STEP.min(args.decoders - total.payloads);
+        let report = kv_router_engines::soak::run(&corpus, payloads, args.seed.wrapping_add(total.payloads));
+        total.payloads += report.payloads;
+        total.accepted += report.accepted;
+        total.lost_events += report.lost_events;
+        total.events += report.events;
+        bar.inc(payloads);
+    }
+    bar.finish_and_clear();
+    say(&format!(
+        "{:<18}{} damaged payloads: {} accepted, {} events lost from them, {} came out",
+        "decoders", total.payloads, total.accepted, total.lost_events, total.events
+    ))
 }
 
 fn histories(args: &Args, exact: &Exact) -> Result<(), Box<dyn Error>> {
