@@ -228,6 +228,10 @@ fn routers_that_share_end_with_one_idea_of_load_and_those_that_do_not_with_their
     });
     let (outcome, truth) = run(&faults, &mut sharing);
     sharing.exchange(outcome.end);
+    for stats in sharing.sync_stats() {
+        assert!(stats.applied > 0, "each hears of the others");
+        assert_eq!((stats.replicas, stats.behind, stats.bookings, stats.refused), (2, 0, 0, 0));
+    }
     for member in sharing.members() {
         assert_eq!(belief(member.router()), truth.copies);
         let stats = member.router().stats().load;

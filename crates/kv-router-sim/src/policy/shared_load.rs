@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kv_router::JournalConfig;
-use kv_router_load::{ReplicaId, ReplicaLife, ReplicaSync, SyncConfig};
+use kv_router_load::{ReplicaId, ReplicaLife, ReplicaSync, SyncConfig, SyncStats};
 use kv_router_transport::{EventBatch, Incarnation};
 use kv_router_types::WorkerRank;
 
@@ -54,6 +54,11 @@ impl SharedLoad {
     /// The routers, to look at what they have learnt.
     pub fn members(&self) -> &[KvAware] {
         self.several.members()
+    }
+
+    /// How each router does with what the others tell, in their order.
+    pub fn sync_stats(&self) -> impl Iterator<Item = SyncStats> {
+        self.syncs.iter().map(ReplicaSync::stats)
     }
 
     /// Carries everything that has not been told yet. [`Policy`] calls do it whenever the interval is over.

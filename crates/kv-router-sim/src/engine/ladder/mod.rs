@@ -307,3 +307,35 @@ impl Ladder {
             && self.shelves.iter().all(Shelf::is_idle)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kv_router_transport::Incarnation;
+    use kv_router_types::WorkerRank;
+
+    use super::*;
+
+    #[test]
+    fn a_block_whose_parent_is_nowhere_is_not_committed() {
+        let mut ladder = Ladder::new(LadderConfig::default());
+        let mut publisher = Publisher::new(WorkerRank::default(), Incarnation::new(1));
+        let [first, second] = [1, 2].map(LocalBlockHash::new);
+        let parent = ChainKey::ROOT.then(first);
+        let child = parent.then(second);
+        let arrival = |key, parent, name, local| Arrival {
+            key,
+            parent,
+            block: StoredBlock::new(ExternalSequenceHash::new(name), local),
+            is_prompt: true,
+        };
+        ladder.arrived(arrival(parent, None, 1, first));
+        ladder.arrived(arrival(child, Some(parent), 2, second));
+        ladder.pass_ended(SimTime::ZERO);
+        ladder.left_device(parent);
+        while let Some(now) = ladder.next() {
+            ladder.advance(now, &mut publisher);
+        }
+        assert_eq!((ladder.held(), publisher.take_batch()), ([0; 3], None));
+        assert!(ladder.is_quiet());
+    }
+}
