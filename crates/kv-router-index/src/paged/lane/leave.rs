@@ -1,6 +1,6 @@
 //! Copies that go, and what readers are told of it.
 
-use kv_router_types::{ExternalSequenceHash, Tier, TierSet};
+use kv_router_types::{ExternalSequenceHash, Tier};
 
 use super::{AHEAD, Lane, each_name};
 use crate::Applied;
@@ -219,9 +219,12 @@ impl Lane {
         let record = &self.records[at as usize];
         let mut best = [Mask::default(); LOWER];
         for offset in record.held.iter() {
-            let twins = self.twins.tiers_at(Place::new(at, offset));
-            let all: TierSet = record.tiers(offset).iter().chain(twins.iter()).collect();
-            if let Some(lower) = all.best().and_then(|tier| tier.index().checked_sub(1)) {
+            let mut of_all = record.tiers(offset).best();
+            if !self.twins.is_empty() {
+                let of_twins = self.twins.tiers_at(Place::new(at, offset)).best();
+                of_all = of_all.into_iter().chain(of_twins).min();
+            }
+            if let Some(lower) = of_all.and_then(|tier| tier.index().checked_sub(1)) {
                 best[lower].insert(offset);
             }
         }
