@@ -79,9 +79,10 @@ impl LoadTracker {
     /// Takes in what an engine says of its own load. `false` when the rank is unknown.
     ///
     /// An engine's numbers include the requests that we booked there, so only what is beyond our bookings of this
-    /// moment is added to them, as foreign load, until the next report: nothing counts twice. What we booked after
+    /// moment is added to them, as foreign load, until the next report: none of those counts twice. What we booked after
     /// the engine counted is taken off too, so for the length of a report's way foreign load may be seen too small,
-    /// and what ended meanwhile too large. The next report mends either.
+    /// and what ended meanwhile too large. A booking of another replica that the engine has counted and we have not
+    /// heard of yet is foreign, and counts twice from when it comes. The next report mends all of that.
     pub fn report(&self, worker: WorkerRank, report: &EngineReport, now: Instant) -> bool {
         let fell = self.shared().shard(worker).write().report(worker, report, now);
         if fell == Some(true) {

@@ -59,7 +59,7 @@
 //! * A prompt block shared by several requests of one rank counts once there. Everything else counts each.
 //! * Expiry follows inactivity, never age.
 //! * The three numbers of one rank always belong together. Numbers of two ranks may be a few bookings apart.
-//! * Foreign load is what an engine reports beyond our bookings of that moment: nothing counts twice.
+//! * Foreign load is what an engine reports beyond our bookings of that moment: of those, nothing counts twice.
 //! * Replicas whose messages are lost, repeated or reordered agree in the end; a dead one's bookings expire.
 //! * Requests, ranks, tombstones and stored prompt blocks are bounded by [`LoadConfig`]; [`LoadTracker::stats`] shows the use.
 //!

@@ -126,6 +126,13 @@ const MUTATIONS: &[Mutation] = &[
         model: "slot_filled_beside_a_poll",
     },
     Mutation {
+        name: "do not look again after copying the waker",
+        file: SLOT,
+        find: "        if let Some(value) = state.value.take() {\n            drop(state); // before the waker",
+        replace: "        if let Some(value) = None {\n            drop(state);",
+        model: "slot_filled_beside_a_poll",
+    },
+    Mutation {
         name: "do not wake the thread",
         file: SLOT,
         find: "        self.filled.notify_all();",

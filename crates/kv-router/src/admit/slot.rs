@@ -44,14 +44,27 @@ impl<T> Slot<T> {
     }
 
     /// Takes the value, or leaves word whom to wake.
+    ///
+    /// The caller's code that copies or drops a waker runs without the lock: the last waker of a task that was given up
+    /// drops all that the task had, and that may fill this very slot.
     pub(crate) fn poll_take(&self, context: &Context<'_>) -> Poll<T> {
         let mut state = self.state.lock();
         if let Some(value) = state.value.take() {
             return Poll::Ready(value);
         }
-        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            state.waker = Some(context.waker().clone());
+        if state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            return Poll::Pending;
         }
+        drop(state);
+        let waker = context.waker().clone();
+        let mut state = self.state.lock();
+        if let Some(value) = state.value.take() {
+            drop(state); // before the waker
+            return Poll::Ready(value);
+        }
+        let stale = state.waker.replace(waker);
+        drop(state);
+        drop(stale);
         Poll::Pending
     }
 

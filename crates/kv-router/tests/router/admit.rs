@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use kv_router::{
-    AdmitError, Capacity, Constraints, Pin, QueueConfig, QueueFull, QueueOrder, RouteError, RouteRequest,
-    SessionGossip, SessionId, StaleRule, Stickiness, Ticket,
+    AdmitError, Capacity, Constraints, Decision, Pin, QueueConfig, QueueFull, QueueOrder, RouteError,
+    RouteRequest, SessionGossip, SessionId, StaleRule, Stickiness, Ticket,
 };
 
 use kv_router_schedule::BindingVersion;
@@ -89,6 +89,32 @@ fn a_task_is_woken_by_whoever_makes_room() {
     assert_eq!(flying(&fleet), [2]);
     drop((first, decision));
     assert_eq!(flying(&fleet), [0]);
+}
+
+/// A task that was given up keeps a decision until its last waker goes.
+struct GivenUp(#[expect(dead_code, reason = "kept to be dropped")] Decision);
+
+impl Wake for GivenUp {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// The old waker goes while the ticket is polled, makes room, and so has the ticket served amid its own poll.
+#[test]
+fn a_ticket_that_moves_to_another_task_may_be_served_by_the_end_of_the_first() {
+    let fleet = fleet(1, QueueConfig::default());
+    let first = admit(&fleet, 1).wait().unwrap();
+    let mut ticket = pin!(admit(&fleet, 2));
+    let given_up = Waker::from(Arc::new(GivenUp(first)));
+    assert!(ticket.as_mut().poll(&mut Context::from_waker(&given_up)).is_pending());
+    drop(given_up);
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut context = Context::from_waker(&waker);
+    assert!(ticket.as_mut().poll(&mut context).is_pending());
+    assert_eq!((wakes.0.load(Ordering::Relaxed), waiting(&fleet)), (1, 0));
+    let Poll::Ready(decision) = ticket.as_mut().poll(&mut context) else { panic!("it was woken") };
+    assert_eq!(decision.unwrap().worker(), rank(0));
+    assert!(ticket.as_mut().poll(&mut context).is_pending(), "after its end");
 }
 
 #[test]
