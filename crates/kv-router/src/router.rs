@@ -17,7 +17,7 @@ use kv_router_transport::EventBatch;
 use kv_router_types::{DpRank, KvEvent, WorkerId, WorkerRank};
 use parking_lot::{Mutex, RwLock};
 
-use crate::admit::{Doorbell, Lobby, Ticket, admit, ring};
+use crate::admit::{Doorbell, Lobby, Ticket, admit, ring, ring_all};
 use crate::clock::{Clock, SystemClock};
 use crate::core::Core;
 use crate::fleet::{Fleet, Rank};
@@ -188,7 +188,7 @@ impl Router {
         self.forget(worker, &Arc::new(before.without(worker)));
         self.core.sessions.unbind_worker(worker);
         drop(membership);
-        ring(&self.core); // who waited for it alone need not wait any longer
+        ring_all(&self.core); // who waited for it alone need not wait any longer
         Ok(())
     }
 

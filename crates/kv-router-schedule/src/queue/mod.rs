@@ -22,7 +22,8 @@ pub struct QueueKey(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting<C> {
     /// Where it can go, `None` for anywhere. Requests of one class can go to the same places: while one of them is
-    /// blocked so are the others, and while one that can go anywhere is blocked everybody is.
+    /// blocked so are the others, and while one that can go anywhere is blocked everybody is, but in a
+    /// [thorough](Pass::thorough) pass.
     pub class: Option<C>,
     /// Prompt tokens that a worker would have to compute, as far as is known now.
     pub uncached_tokens: u64,
@@ -55,7 +56,10 @@ pub struct QueueStats {
 #[derive(Clone, Debug)]
 pub struct Pass<C> {
     blocked: BTreeSet<C>,
-    everybody: bool,
+    /// One that can go anywhere is blocked.
+    anywhere: bool,
+    /// That blocks nobody else.
+    is_thorough: bool,
     /// The overdue come first: who was looked at last among them.
     overdue: Option<QueueKey>,
     /// Who was looked at last among the others.
@@ -65,7 +69,13 @@ pub struct Pass<C> {
 impl<C> Pass<C> {
     /// A walk from the beginning.
     pub const fn new() -> Self {
-        Self { blocked: BTreeSet::new(), everybody: false, overdue: None, rest: None }
+        Self { blocked: BTreeSet::new(), anywhere: false, is_thorough: false, overdue: None, rest: None }
+    }
+
+    /// A walk that offers the first of every class, also while one that can go anywhere is blocked: for when requests may
+    /// have become impossible, which is to be told at once.
+    pub const fn thorough() -> Self {
+        Self { blocked: BTreeSet::new(), anywhere: false, is_thorough: true, overdue: None, rest: None }
     }
 }
 
@@ -211,7 +221,7 @@ impl<C: Ord + Clone, T> Queue<C, T> {
     }
 
     fn next_overdue(&self, pass: &mut Pass<C>, now: Instant) -> Option<QueueKey> {
-        while !pass.everybody {
+        while !pass.is_over() {
             let from = pass.overdue.map_or(Bound::Unbounded, Bound::Excluded);
             let key = *self.first_arrivals.range((from, Bound::Unbounded)).next()?;
             let entry = self.entries.get(&key)?;
@@ -228,7 +238,7 @@ impl<C: Ord + Clone, T> Queue<C, T> {
     }
 
     fn next_by_place(&self, pass: &mut Pass<C>) -> Option<QueueKey> {
-        while !pass.everybody {
+        while !pass.is_over() {
             let from = pass.rest.map_or(Bound::Unbounded, Bound::Excluded);
             let place = *self.first_places.range((from, Bound::Unbounded)).next()?;
             pass.rest = Some(place);
@@ -245,7 +255,7 @@ impl<C: Ord + Clone, T> Queue<C, T> {
             Some(Some(class)) => {
                 pass.blocked.insert(class.clone());
             }
-            Some(None) => pass.everybody = true,
+            Some(None) => pass.anywhere = true,
             None => {}
         }
     }
@@ -330,6 +340,11 @@ impl<C: Ord + Clone, T> Queue<C, T> {
 
 impl<C: Ord> Pass<C> {
     fn is_blocked(&self, class: &Option<C>) -> bool {
-        self.everybody || class.as_ref().is_some_and(|class| self.blocked.contains(class))
+        self.is_over() || class.as_ref().map_or(self.anywhere, |class| self.blocked.contains(class))
+    }
+
+    /// Whether nobody is offered any more.
+    fn is_over(&self) -> bool {
+        self.anywhere && !self.is_thorough
     }
 }

@@ -106,6 +106,30 @@ fn while_one_that_can_go_anywhere_is_blocked_so_is_everybody() {
 }
 
 #[test]
+fn a_thorough_pass_offers_the_first_of_every_class() {
+    let now = origin();
+    let mut queue: TestQueue = queue(QueueOrder::Fcfs);
+    let asks = [
+        ("free", ask(1, 0)),
+        ("one", pinned(1)),
+        ("also free", ask(1, 0)),
+        ("also one", pinned(1)),
+        ("two", pinned(2)),
+    ];
+    for (name, ask) in asks {
+        queue.push(name, ask, now).unwrap();
+    }
+    for later in [secs(0), secs(60)] {
+        let (mut pass, mut offered) = (Pass::thorough(), Vec::new());
+        while let Some((key, name)) = queue.next(&mut pass, now + later) {
+            offered.push(*name);
+            queue.block(&mut pass, key);
+        }
+        assert_eq!(offered, ["free", "one", "two"], "overdue or not");
+    }
+}
+
+#[test]
 fn section_7_cancelled_while_waiting_is_never_offered() {
     let now = origin();
     let mut queue: TestQueue = queue(QueueOrder::Fcfs);

@@ -15,6 +15,7 @@ mod models;
 
 use std::fmt;
 use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kv_router_index::FindOptions;
@@ -47,11 +48,14 @@ struct Pending {
 pub(crate) struct Lobby {
     queue: Mutex<Queue<Arc<OwnedConstraints>, Arc<Pending>>>,
     bell: Bell,
+    /// Whether some may wait for what will never come. Relaxed: the bell orders it.
+    is_thorough: AtomicBool,
 }
 
 impl Lobby {
     pub(crate) fn new(config: QueueConfig) -> Result<Self, QueueConfigError> {
-        Ok(Self { queue: Mutex::new(Queue::new(config)?), bell: Bell::new() })
+        let queue = Mutex::new(Queue::new(config)?);
+        Ok(Self { queue, bell: Bell::new(), is_thorough: AtomicBool::new(false) })
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
@@ -104,9 +108,18 @@ pub(crate) fn ring(core: &Core) {
     }
 }
 
+/// The same, where somebody may wait for what has gone: everybody is looked at, not only those who can go on.
+pub(crate) fn ring_all(core: &Core) {
+    if let Some(lobby) = &core.lobby {
+        lobby.is_thorough.store(true, Ordering::Relaxed);
+        ring(core);
+    }
+}
+
 /// Goes through the queue once.
 fn serve(core: &Core, lobby: &Lobby) {
-    let mut pass = Pass::new();
+    let is_thorough = lobby.is_thorough.swap(false, Ordering::Relaxed);
+    let mut pass = if is_thorough { Pass::thorough() } else { Pass::new() };
     loop {
         let now = core.clock.now(); // the caller's code, so not under a lock
         let mut queue = lobby.queue.lock();

@@ -346,3 +346,60 @@ fn a_session_that_ends_or_moves_lets_go_who_waits_for_its_rank() {
         assert_ne!(second.worker(), first.worker());
     }
 }
+
+#[test]
+fn workers_and_sessions_come_and_go_beside_those_who_wait_and_nothing_is_left() {
+    let fleet = fleet(3, QueueConfig { order: QueueOrder::Lcfs, ..QueueConfig::default() });
+    let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+    let spec = kv_router::WorkerSpec::new(fleet.router.scheme().block_size()).with_capacity(capacity);
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let (fleet, spec) = (&fleet, &spec);
+            scope.spawn(move || {
+                for number in 0..200u32 {
+                    let tokens = tokens(thread * 200 + number);
+                    let mut request = RouteRequest::from_tokens(&tokens);
+                    match (number + thread) % 7 {
+                        0 => {
+                            let pin = Some(Pin::Worker(worker(u64::from(number % 4))));
+                            request = request.constraints(Constraints { pin, ..Constraints::default() });
+                        }
+                        1 => request = request.session(SessionId::new(1), Stickiness::Strict),
+                        2 => request = request.session(SessionId::new(1), Stickiness::Advisory),
+                        3 => drop(fleet.router.end_session(SessionId::new(1)).then_some(())),
+                        4 if thread == 0 => {
+                            let _ = fleet.router.join(worker(3), spec.clone());
+                        }
+                        5 if thread == 0 => {
+                            let _ = fleet.router.leave(worker(3));
+                        }
+                        _ => {}
+                    }
+                    // A pin to the worker that is not always there may be refused.
+                    let Ok(ticket) = fleet.router.admit(&request) else { continue };
+                    match number % 3 {
+                        0 => {
+                            let mut ticket = pin!(ticket);
+                            let _ = ticket.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                        }
+                        _ => drop(ticket.wait()),
+                    }
+                }
+            });
+        }
+    });
+    let _ = fleet.router.leave(worker(3));
+    assert_eq!((flying(&fleet), waiting(&fleet)), ([0, 0, 0], 0));
+    let stats = fleet.router.stats();
+    assert_eq!((stats.load.requests, stats.load.prompt_blocks, stats.load.prompt_runs), (0, 0, 0));
+}
+
+#[test]
+fn who_waits_for_a_worker_that_leaves_is_told_behind_a_free_head_too() {
+    let fleet = fleet(2, QueueConfig::default());
+    let _held = [0, 1].map(|to| admit_pinned(&fleet, to as u32, to).wait().unwrap());
+    let _free = admit(&fleet, 3);
+    let gone = admit_pinned(&fleet, 2, 1);
+    fleet.router.leave(worker(1)).unwrap();
+    assert!(gone.try_take().is_ok(), "nobody else can take it");
+}
