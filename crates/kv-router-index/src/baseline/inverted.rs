@@ -4,6 +4,7 @@ use kv_router_types::{KvEvent, LocalBlockHash, Tier, WorkerId, WorkerRank};
 use rustc_hash::FxHashMap;
 
 use super::ledger::{Change, Copy, Ledger};
+use crate::children::shrink_sparse;
 use crate::{
     Applied, ApplyError, ApplyEvents, Certainty, FindOptions, Inspect, Occupancy, Overlap, Overlaps,
     PrefixIndex,
@@ -45,6 +46,7 @@ fn note(blocks: &mut FxHashMap<LocalBlockHash, Owners>, change: Change) {
             }
             if owners.is_empty() {
                 blocks.remove(&local);
+                shrink_sparse(blocks);
             }
         }
     }
