@@ -60,7 +60,7 @@ impl Truth {
 }
 
 fn sorted(overlaps: &Overlaps) -> Vec<Overlap> {
-    let mut entries: Vec<Overlap> = overlaps.iter().copied().collect();
+    let mut entries: Vec<Overlap> = overlaps.iter().collect();
     entries.sort_unstable();
     entries
 }

@@ -295,7 +295,7 @@ impl PrefixIndex for Oracle {
             .map(|(&rank, cache)| Overlap::new(rank, cache.reach(&places)))
             .filter(|overlap| overlap.blocks() > 0)
             .collect();
-        overlaps.sort_by_key(Overlap::blocks);
+        overlaps.sort_by_key(|overlap| overlap.blocks());
         overlaps.into_iter().for_each(|overlap| out.push(overlap));
     }
 

@@ -41,7 +41,7 @@ impl PrefixIndex for Locked {
             out.begin(query.len(), Certainty::Exact);
             // Who held the first block before, and whoever holds more now.
             let mut overlaps: Vec<_> =
-                early.iter().map(|first| *late.get(first.worker()).unwrap_or(first)).collect();
+                early.iter().map(|first| late.get(first.worker()).unwrap_or(first)).collect();
             overlaps.sort_by_key(|overlap| overlap.blocks());
             overlaps.into_iter().for_each(|overlap| out.push(overlap));
             return;

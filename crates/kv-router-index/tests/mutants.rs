@@ -68,9 +68,9 @@ impl Mutant {
     }
 
     /// An exact overlap, cut to its first `blocks` blocks.
-    fn cut(&self, overlap: &Overlap, query: &[LocalBlockHash], blocks: u32) -> Overlap {
+    fn cut(&self, overlap: Overlap, query: &[LocalBlockHash], blocks: u32) -> Overlap {
         let short = self.inner.find(&query[..blocks as usize]);
-        short.get(overlap.worker()).copied().unwrap_or(*overlap)
+        short.get(overlap.worker()).unwrap_or(overlap)
     }
 
     /// Skips `jump` blocks at a time while the number of holders stays what it was.
@@ -88,18 +88,18 @@ impl Mutant {
             if holders(next).len() != live.len() {
                 let (stay, leave): (Vec<_>, Vec<_>) =
                     live.into_iter().partition(|&rank| exact.blocks(rank) as usize >= next);
-                reached.extend(leave.into_iter().filter_map(|rank| exact.get(rank).copied()));
+                reached.extend(leave.into_iter().filter_map(|rank| exact.get(rank)));
                 live = stay;
             }
             at = next;
         }
         for rank in live {
             match exact.get(rank) {
-                Some(overlap) if overlap.blocks() as usize == query.len() => reached.push(*overlap),
+                Some(overlap) if overlap.blocks() as usize == query.len() => reached.push(overlap),
                 _ => reached.push(Overlap::on_device(rank, query.len() as u32)),
             }
         }
-        reached.sort_by_key(Overlap::blocks);
+        reached.sort_by_key(|overlap| overlap.blocks());
         reached.into_iter().for_each(|overlap| out.push(overlap));
     }
 }
@@ -108,7 +108,8 @@ impl PrefixIndex for Mutant {
     fn find_into(&self, query: &[LocalBlockHash], options: FindOptions, out: &mut Overlaps) {
         let exact = self.inner.find(query);
         out.begin(query.len(), Certainty::Exact);
-        let mut overlaps: Vec<Overlap> = exact.iter().rev().copied().collect();
+        let mut overlaps: Vec<Overlap> = exact.iter().collect();
+        overlaps.reverse();
         match self.fault {
             Fault::CountsHolders { jump } => return self.count_holders(query, jump, out),
             Fault::StopsAtRefills | Fault::StopsAtRefilledHeads => {
@@ -120,7 +121,7 @@ impl PrefixIndex for Mutant {
                     if let Some(cut) = cut.map(|(_, path)| path.len() as u32).min()
                         && cut < overlap.blocks()
                     {
-                        *overlap = self.cut(overlap, query, cut);
+                        *overlap = self.cut(*overlap, query, cut);
                     }
                 }
             }
@@ -154,12 +155,12 @@ impl PrefixIndex for Mutant {
                     }
                 };
                 if stop < deepest.blocks() {
-                    *deepest = self.cut(deepest, query, stop);
+                    *deepest = self.cut(*deepest, query, stop);
                 }
             }
             _ => {}
         }
-        overlaps.sort_by_key(Overlap::blocks);
+        overlaps.sort_by_key(|overlap| overlap.blocks());
         overlaps.into_iter().for_each(|overlap| out.push(overlap));
     }
 

@@ -105,7 +105,7 @@ impl Core {
                 if let Some((session, _)) = request.session {
                     self.sessions.bind(session, worker, self.clock.now());
                 }
-                let overlap = room.overlaps.get(worker).copied();
+                let overlap = room.overlaps.get(worker);
                 let placement = Placement { selection, overlap, prompt_blocks, cost, explanation };
                 return Ok(Continue(Decision { placement, booking }));
             }

@@ -69,7 +69,7 @@ impl PrefixIndex for NestedDictionary {
             overlaps.push(Overlap::new(rank, by_tier));
         }
         overlaps.retain(|overlap| overlap.blocks() > 0);
-        overlaps.sort_unstable_by_key(Overlap::blocks);
+        overlaps.sort_unstable_by_key(|overlap| overlap.blocks());
         overlaps.into_iter().for_each(|overlap| out.push(overlap));
     }
 

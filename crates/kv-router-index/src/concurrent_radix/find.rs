@@ -78,7 +78,7 @@ impl ConcurrentRadixTree {
         for (_, id) in mem::take(&mut watch.unsettled) {
             self.walk_locked(query, id, candidates, watch);
         }
-        watch.settled.sort_unstable_by_key(Overlap::blocks);
+        watch.settled.sort_unstable_by_key(|overlap| overlap.blocks());
         End::Complete
     }
 

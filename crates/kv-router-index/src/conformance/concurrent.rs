@@ -278,13 +278,11 @@ fn compare<T: PrefixIndex + Inspect>(
     oracles: &[Oracle],
 ) -> Result<(), Box<FailedRun>> {
     for query in &board.queries[..QUERIES] {
-        let mut expected: Vec<_> = oracles
-            .iter()
-            .flat_map(|oracle| oracle.find(query).iter().copied().collect::<Vec<_>>())
-            .collect();
-        let mut found: Vec<_> = index.find(query).iter().copied().collect();
-        expected.sort_by_key(Overlap::worker);
-        found.sort_by_key(Overlap::worker);
+        let mut expected: Vec<_> =
+            oracles.iter().flat_map(|oracle| oracle.find(query).iter().collect::<Vec<_>>()).collect();
+        let mut found: Vec<_> = index.find(query).iter().collect();
+        expected.sort_by_key(|overlap| overlap.worker());
+        found.sort_by_key(|overlap| overlap.worker());
         if expected != found {
             return Err(Box::new(FailedRun::Answer { query: query.clone(), expected, found }));
         }

@@ -238,7 +238,7 @@ fn check_form<I: PrefixIndex>(index: &I, query: &[LocalBlockHash], out: &Overlap
     if good {
         return Ok(());
     }
-    let found = out.iter().copied().collect();
+    let found = out.iter().collect();
     Err(What::Form { query: query.to_vec(), certainty: index.certainty(), found }.into())
 }
 
@@ -251,7 +251,7 @@ fn may_exit_early(oracle: &Oracle, query: &[LocalBlockHash], expected: &[Overlap
     }
     let mut entries = out.iter();
     let Some(deepest) = entries.next() else { return false };
-    let rest: Vec<_> = entries.copied().collect();
+    let rest: Vec<_> = entries.collect();
     let exact: BTreeMap<_, _> = expected.iter().map(|overlap| (overlap.worker(), *overlap)).collect();
     let truth = oracle.find(&query[..query.len().min(deepest.blocks() as usize)]);
     found.len() == expected.len()
@@ -262,8 +262,8 @@ fn may_exit_early(oracle: &Oracle, query: &[LocalBlockHash], expected: &[Overlap
 }
 
 fn by_rank(overlaps: &Overlaps) -> Vec<Overlap> {
-    let mut list: Vec<_> = overlaps.iter().copied().collect();
-    list.sort_by_key(Overlap::worker);
+    let mut list: Vec<_> = overlaps.iter().collect();
+    list.sort_by_key(|overlap| overlap.worker());
     list
 }
 

@@ -115,7 +115,7 @@ impl<I> Driver<I> {
 
     /// What a right answer is an instance of.
     pub(super) fn note_answer(&mut self, query: &[LocalBlockHash], answer: &[Overlap], lower_bound: bool) {
-        let depths: BTreeSet<u32> = answer.iter().map(Overlap::blocks).collect();
+        let depths: BTreeSet<u32> = answer.iter().map(|overlap| overlap.blocks()).collect();
         self.coverage.uneven_answers += u32::from(depths.len() > 1);
         self.coverage.crowded_answers += u32::from(answer.len() > 64);
         self.coverage.deep_answers += u32::from(depths.last().is_some_and(|&depth| depth >= 64));

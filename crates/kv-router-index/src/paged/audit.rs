@@ -4,9 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use kv_router_types::{ExternalSequenceHash, WorkerRank};
 
+use super::blocks;
 use super::holders;
 use super::lane::Lane;
-use super::lines::class_words;
 use super::shared::Shared;
 use super::words::{Entry, ROOT};
 use crate::sync::atomic::Ordering;
@@ -178,7 +178,7 @@ impl Shared {
                     && parent.may_continue_at(offset)
                     && (offset == len || pages.local(parent, offset).get() != first);
             }
-            if !is_placed || shape.len() > class_words(header.content().extent().class) {
+            if !is_placed || shape.len() > blocks::room(header.content().extent()) {
                 faults.push(Fault::Place { page });
             }
         }
@@ -193,11 +193,9 @@ impl Shared {
             let mut needed = locked.shape().top();
             let (mut slots, mut entries) = (FxHashSet::default(), 0);
             holders::for_each(&pages.lines, &locked, |entry| {
-                if !entry.is_none() {
-                    needed = needed.max(entry.end());
-                    entries += 1;
-                    slots.insert(entry.slot());
-                }
+                needed = needed.max(entry.end());
+                entries += 1;
+                slots.insert(entry.slot());
             });
             let len = locked.shape().len();
             holds += entries;

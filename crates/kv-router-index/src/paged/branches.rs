@@ -176,7 +176,7 @@ mod tests {
         fn a_list_counts(steps in prop::collection::vec((1usize..=512, any::<bool>(), any::<prop::sample::Index>()), 1..600), spread in prop::sample::select(vec![1usize, 3, 100, 512])) {
             let (lines, headers, branches) = (Lines::new(), Headers::new(), Branches::new());
             let mut page = headers.allocate();
-            page.revive(Shape::new(0, 0, 512), Content::new(lines.allocate(1), 0), 7);
+            page.revive(Shape::new(0, 0, 512), Content::new(lines.allocate(1), 0));
             let mut model: BTreeMap<usize, u64> = BTreeMap::new();
             let before = lines.bytes().1;
             for (offset, add, pick) in steps {

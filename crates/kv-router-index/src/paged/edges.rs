@@ -44,30 +44,38 @@ impl EdgeHash {
     }
 }
 
-/// The table.
+/// The table. Segments grow about together, so what one lookup needs of them lies beside what another needs, and stays
+/// in the cache: the sizes in use, and the tables of one size.
 pub(super) struct Edges {
-    segments: Box<[Segment]>,
+    /// The size in use, of each segment.
+    current: Box<[AtomicU64]>,
+    /// For each size the table of each segment.
+    tables: [Tables; SIZES],
+    /// Entries, of each segment.
+    writers: Box<[Mutex<usize>]>,
 }
 
-#[derive(Default)]
-struct Segment {
-    /// The size in use.
-    current: AtomicU64,
-    tables: [OnceLock<Box<[Line]>>; SIZES],
-    /// Entries.
-    writer: Mutex<usize>,
-}
+type Tables = Box<[OnceLock<Box<[Line]>>]>;
 
 impl Edges {
     pub(super) fn new() -> Self {
-        Self { segments: (0..SEGMENTS).map(|_| Segment::default()).collect() }
+        Self {
+            current: (0..SEGMENTS).map(|_| AtomicU64::new(0)).collect(),
+            tables: std::array::from_fn(|_| (0..SEGMENTS).map(|_| OnceLock::new()).collect()),
+            writers: (0..SEGMENTS).map(|_| Mutex::new(0)).collect(),
+        }
+    }
+
+    #[inline]
+    fn table(&self, segment: usize, size: usize) -> Option<&[Line]> {
+        self.tables.get(size)?[segment].get().map(|table| &**table)
     }
 
     /// The first page with the hash that `accept` accepts.
     #[inline]
     pub(super) fn find<R>(&self, hash: EdgeHash, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
-        let segment = &self.segments[hash.segment()];
-        let table = segment.tables[segment.current.load(Ordering::Acquire) as usize].get()?;
+        let segment = hash.segment();
+        let table = self.table(segment, self.current[segment].load(Ordering::Acquire) as usize)?;
         let mask = table.len() - 1;
         let mut bucket = hash.tag() as usize & mask;
         for _ in 0..table.len() {
@@ -93,39 +101,39 @@ impl Edges {
     #[inline]
     pub(super) fn touch(&self, hash: EdgeHash) {
         touch(|| {
-            let segment = &self.segments[hash.segment()];
-            let current = segment.current.load(Ordering::Relaxed);
-            let table = segment.tables[(current & 0xff) as usize].get()?;
+            let segment = hash.segment();
+            let table = self.table(segment, self.current[segment].load(Ordering::Relaxed) as usize)?;
             Some(table[hash.tag() as usize & (table.len() - 1)].0[0].load(Ordering::Relaxed))
         });
     }
 
     /// The segment of the hash, for changes. Innermost lock but the allocators'.
     pub(super) fn lock(&self, hash: EdgeHash) -> LockedSegment<'_> {
-        let segment = &self.segments[hash.segment()];
-        LockedSegment { segment, entries: segment.writer.lock() }
+        let segment = hash.segment();
+        LockedSegment { edges: self, segment, entries: self.writers[segment].lock() }
     }
 
     /// Entries of the whole table. Not O(1): for audits.
     pub(super) fn len(&self) -> usize {
-        self.segments.iter().map(|segment| *segment.writer.lock()).sum()
+        self.writers.iter().map(|entries| *entries.lock()).sum()
     }
 
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
-        let tables = self.segments.iter().flat_map(|segment| &segment.tables);
-        tables.filter_map(OnceLock::get).map(|table| table.len() * size_of::<Line>()).sum::<usize>()
-            + SEGMENTS * size_of::<Segment>()
+        let tables = self.tables.iter().flat_map(|tables| tables.iter().filter_map(OnceLock::get));
+        let fixed = size_of::<[OnceLock<Box<[Line]>>; SIZES]>() + size_of::<(AtomicU64, Mutex<usize>)>();
+        tables.map(|table| table.len() * size_of::<Line>()).sum::<usize>() + SEGMENTS * fixed
     }
 }
 
 /// A segment that only we change.
 pub(super) struct LockedSegment<'a> {
-    segment: &'a Segment,
+    edges: &'a Edges,
+    segment: usize,
     entries: MutexGuard<'a, usize>,
 }
 
-impl LockedSegment<'_> {
+impl<'a> LockedSegment<'a> {
     pub(super) fn insert(&mut self, hash: EdgeHash, page: u32) {
         let table = self.table_with_room();
         put(table, hash.tag(), page);
@@ -156,19 +164,19 @@ impl LockedSegment<'_> {
         false
     }
 
-    fn table(&self) -> Option<&[Line]> {
-        let size = self.segment.current.load(Ordering::Relaxed);
-        self.segment.tables[size as usize].get().map(|table| &**table)
+    fn table(&self) -> Option<&'a [Line]> {
+        self.edges.table(self.segment, self.edges.current[self.segment].load(Ordering::Relaxed) as usize)
     }
 
     /// The table, grown when three quarters are taken.
-    fn table_with_room(&self) -> &[Line] {
-        let size = self.segment.current.load(Ordering::Relaxed) as usize;
-        let table = allocated(&self.segment.tables[size], size);
+    fn table_with_room(&self) -> &'a [Line] {
+        let (edges, segment) = (self.edges, self.segment);
+        let size = edges.current[segment].load(Ordering::Relaxed) as usize;
+        let table = allocated(&edges.tables[size][segment], size);
         if (*self.entries + 1) * 4 <= table.len() * SLOTS * 3 || size + 1 == SIZES {
             return table;
         }
-        let larger = allocated(&self.segment.tables[size + 1], size + 1);
+        let larger = allocated(&edges.tables[size + 1][segment], size + 1);
         for line in table {
             for slot in &line.0[..SLOTS] {
                 let word = slot.load(Ordering::Relaxed);
@@ -177,7 +185,7 @@ impl LockedSegment<'_> {
                 }
             }
         }
-        self.segment.current.store(size as u64 + 1, Ordering::Release);
+        edges.current[segment].store(size as u64 + 1, Ordering::Release);
         larger
     }
 }

@@ -2,7 +2,7 @@
 
 use kv_router_types::LocalBlockHash;
 
-use super::find::common;
+use super::blocks::Blocks;
 use super::holders;
 use super::shared::Shared;
 use super::words::ROOT;
@@ -59,11 +59,10 @@ impl Shared {
         while let Some(first) = query.get(before) {
             let Some((page, header, _)) = self.pages.child(parent, offset, first.get()) else { break };
             let page_blocks = header.shape().len();
-            let lines = self.pages.lines.at(header.content().extent());
-            let common = common(lines, page_blocks, &query[before..]);
+            let common = Blocks::of(&self.pages.lines, header).common(page_blocks, &query[before..]);
             let (mut all, mut full) = (0, 0);
             holders::for_each(&self.pages.lines, header, |entry| {
-                all += usize::from(!entry.is_none());
+                all += 1;
                 full += usize::from(entry.reach() >= common.max(1));
             });
             let may_continue = header.may_continue_at(common);

@@ -1,25 +1,28 @@
-//! The ranks that hold something of a page: a list of words, one a rank.
+//! The ranks that hold something of a page: a list of words.
 //!
-//! An entry never moves inside its list: a new rank takes the next free word, a rank that leaves zeroes its own. When
-//! the list is full or mostly empty it is written anew elsewhere and one word is swung.
+//! A word stands for one rank, or for a [crew](super::words::Crew) of ranks that hold the same. Whatever it stands for,
+//! it says so itself, so that every word changes in one store. A word never moves inside its list: a new rank joins a
+//! word that says the same of its neighbours, or takes the next free one. When the list is full or mostly empty it is
+//! written anew elsewhere and one word is swung.
+//!
+//! A rank that has to leave its crew for another word stands in both for a moment, never in none, and the version
+//! changes before it leaves. A reader takes the first of the two that it meets: what the rank held before, or after.
 
 use super::lines::{LINE, Line, Lines, class_words};
-use super::page::{Header, Locked};
-use super::sizes::LEAF;
-use super::words::{Entry, Extent, Holders, Layout};
+use super::page::{Header, INLINE, Locked};
+use super::sizes::{JOINABLE, LEAF};
+use super::words::{Entry, Extent, Holders, Holding, Layout};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-const INLINE: usize = 2;
-
-/// Calls `visit` with every entry, empty ones included, as a reader sees them.
+/// Calls `visit` with every word, as a reader sees them.
 #[inline]
-pub(super) fn for_each(lines: &Lines, header: &Header, mut visit: impl FnMut(Entry)) {
+pub(super) fn for_each_word(lines: &Lines, header: &Header, mut visit: impl FnMut(Holding)) {
     let holders = header.holders();
     let count = holders.count();
     match holders.layout() {
         Layout::Inline => {
             for word in &header.inline[..count.min(INLINE)] {
-                visit(Entry(word.load(Ordering::Relaxed)));
+                visit(Holding::from_bits(word.load(Ordering::Relaxed)));
             }
         }
         Layout::List => for_each_in(lines.at(holders.extent()), count, &mut visit),
@@ -33,12 +36,21 @@ pub(super) fn for_each(lines: &Lines, header: &Header, mut visit: impl FnMut(Ent
     }
 }
 
+/// Calls `visit` with every rank's entry.
+pub(super) fn for_each(lines: &Lines, header: &Header, mut visit: impl FnMut(Entry)) {
+    for_each_word(lines, header, |holding| match holding {
+        Holding::Nobody => {}
+        Holding::One(entry) => visit(entry),
+        Holding::Crew(crew) => crew.entries().for_each(&mut visit),
+    });
+}
+
 #[inline]
-fn for_each_in(lines: &[Line], count: usize, visit: &mut impl FnMut(Entry)) {
+fn for_each_in(lines: &[Line], count: usize, visit: &mut impl FnMut(Holding)) {
     let mut left = count;
     for line in lines {
         for word in &line.0[..left.min(LINE)] {
-            visit(Entry(word.load(Ordering::Relaxed)));
+            visit(Holding::from_bits(word.load(Ordering::Relaxed)));
         }
         if left <= LINE {
             break;
@@ -69,28 +81,48 @@ impl Locked<'_> {
         }
     }
 
-    fn position(&self, lines: &Lines, slot: u32, hint: u32) -> Option<usize> {
-        let holders = self.holders();
-        let is_ours = |index: usize| {
-            let entry = Entry(self.word(lines, holders, index).load(Ordering::Relaxed));
-            !entry.is_none() && entry.slot() == slot
-        };
-        let hint = hint as usize;
-        if hint < holders.count() && is_ours(hint) {
-            return Some(hint);
-        }
-        (0..holders.count()).find(|&index| is_ours(index))
+    fn holding(&self, lines: &Lines, index: usize) -> Holding {
+        Holding::from_bits(self.word(lines, self.holders(), index).load(Ordering::Relaxed))
+    }
+
+    fn set_holding(&self, lines: &Lines, index: usize, holding: Holding) {
+        self.word(lines, self.holders(), index).store(holding.to_bits(), Ordering::Release);
+    }
+
+    /// Where the rank is, and what is said of it there.
+    pub(super) fn position(&self, lines: &Lines, slot: u32, hint: u32) -> Option<(usize, Entry)> {
+        let at = |index: usize| Some((index, self.holding(lines, index).entry_of(slot)?));
+        let (hint, count) = (hint as usize, self.holders().count());
+        let hinted = if hint < count { at(hint) } else { None };
+        hinted.or_else(|| (0..count).find_map(at))
     }
 
     /// The entry of a slot.
     pub(super) fn entry_of(&self, lines: &Lines, slot: u32) -> Option<Entry> {
-        let index = self.position(lines, slot, 0)?;
-        Some(Entry(self.word(lines, self.holders(), index).load(Ordering::Relaxed)))
+        self.position(lines, slot, 0).map(|(_, entry)| entry)
     }
 
     /// Adds a rank that is not in the list yet. Gives back where, as a hint for later.
     pub(super) fn add_holder(&mut self, lines: &Lines, entry: Entry) -> u32 {
+        if let Some(index) = self.join(lines, entry) {
+            return index as u32;
+        }
         self.make_room(lines);
+        self.append(lines, entry)
+    }
+
+    /// Adds the rank to a word that says the same of its neighbours, if there is one.
+    fn join(&self, lines: &Lines, entry: Entry) -> Option<usize> {
+        if !entry.is_plain() {
+            return None;
+        }
+        let joined = |index| Some((index, self.holding(lines, index).joined(entry)?));
+        let (index, holding) = (0..self.holders().count().min(JOINABLE)).find_map(joined)?;
+        self.set_holding(lines, index, holding);
+        Some(index)
+    }
+
+    fn append(&mut self, lines: &Lines, entry: Entry) -> u32 {
         let holders = self.holders();
         let index = holders.count();
         self.word(lines, holders, index).store(entry.0, Ordering::Release);
@@ -98,6 +130,7 @@ impl Locked<'_> {
         index as u32
     }
 
+    /// Makes sure that there is a word to append to.
     fn make_room(&mut self, lines: &Lines) {
         let holders = self.holders();
         let count = holders.count();
@@ -105,7 +138,7 @@ impl Locked<'_> {
             Layout::Inline if count < INLINE => {}
             Layout::List if count < class_words(holders.extent().class) => {}
             Layout::Tree if !count.is_multiple_of(LEAF) || self.has_leaf(lines, count / LEAF) => {}
-            Layout::Tree if count < LEAF * LEAF && self.live_holders(lines) * 4 > count * 3 => {
+            Layout::Tree if count < LEAF * LEAF && self.live_words(lines) * 4 > count * 3 => {
                 let extent = lines.allocate(LEAF);
                 let leaf = u64::from(extent.line) | u64::from(extent.class) << 32;
                 let index = count / LEAF;
@@ -122,34 +155,61 @@ impl Locked<'_> {
                 .is_some_and(|leaf| leaf.load(Ordering::Relaxed) != 0)
     }
 
-    fn live_holders(&self, lines: &Lines) -> usize {
+    fn live_words(&self, lines: &Lines) -> usize {
         let mut live = 0;
-        for_each(lines, self, |entry| live += usize::from(!entry.is_none()));
+        for_each_word(lines, self, |holding| live += usize::from(holding != Holding::Nobody));
         live
     }
 
     /// Replaces the entry of the rank, adding it when it is missing. Gives back where it is.
     #[inline]
     pub(super) fn set_holder(&mut self, lines: &Lines, entry: Entry, hint: u32) -> u32 {
-        let Some(index) = self.position(lines, entry.slot(), hint) else {
+        let Some((index, before)) = self.position(lines, entry.slot(), hint) else {
             return self.add_holder(lines, entry);
         };
-        let word = self.word(lines, self.holders(), index);
-        let before = Entry(word.load(Ordering::Relaxed));
-        word.store(entry.0, Ordering::Release);
+        if before == entry {
+            return index as u32;
+        }
+        let is_alone = self.holding(lines, index).without(entry.slot()) == Holding::Nobody;
+        if !is_alone || self.holders().count() > 1 {
+            let joined = self.join(lines, entry);
+            if joined.is_some() || !is_alone {
+                return self.move_holder(lines, entry, before, joined);
+            }
+        }
+        self.set_holding(lines, index, Holding::One(entry));
         if entry.reach() < before.reach() || entry.tiers() != before.tiers() {
             self.bump();
         }
         index as u32
     }
 
+    /// Takes the rank out of the word that says `before` of it, after it has joined another or been given its own.
+    fn move_holder(&mut self, lines: &Lines, entry: Entry, before: Entry, joined: Option<usize>) -> u32 {
+        let new = match joined {
+            Some(index) => index as u32,
+            None => {
+                // May write the list anew.
+                self.make_room(lines);
+                self.append(lines, entry)
+            }
+        };
+        // Who saw the list without the new word sees that this one may be out of date.
+        self.bump();
+        let count = self.holders().count();
+        let is_old = |&index: &usize| self.holding(lines, index).entry_of(entry.slot()) == Some(before);
+        if let Some(old) = (0..count).find(is_old) {
+            self.set_holding(lines, old, self.holding(lines, old).without(entry.slot()));
+        }
+        self.bump();
+        new
+    }
+
     /// Takes the rank out; what it held, if it was in.
     pub(super) fn remove_holder(&mut self, lines: &Lines, slot: u32, hint: u32) -> Option<Entry> {
-        let index = self.position(lines, slot, hint)?;
+        let (index, before) = self.position(lines, slot, hint)?;
+        self.set_holding(lines, index, self.holding(lines, index).without(slot));
         let holders = self.holders();
-        let word = self.word(lines, holders, index);
-        let before = Entry(word.load(Ordering::Relaxed));
-        word.store(0, Ordering::Release);
         let mut count = holders.count();
         while count > 0 && self.word(lines, holders, count - 1).load(Ordering::Relaxed) == 0 {
             count -= 1;
@@ -167,17 +227,14 @@ impl Locked<'_> {
         Some(before)
     }
 
-    /// Writes the list anew, with room for `more` further ranks and a quarter in reserve.
+    /// Writes the list anew, with room for `more` further words and a quarter in reserve.
     fn rewrite_holders(&mut self, lines: &Lines, more: usize) {
         let old = self.holders();
-        let mut live = Vec::with_capacity(old.count());
-        for_each(lines, self, |entry| {
-            if !entry.is_none() {
-                live.push(entry);
-            }
-        });
+        let mut entries = Vec::with_capacity(old.count());
+        for_each(lines, self, |entry| entries.push(entry));
+        let live = together(entries);
         let room = live.len() + more;
-        // Where there was a list, a few ranks more than fit in the header stay in one: no flutter at the border.
+        // Where there was a list, a few words more than fit in the header stay in one: no flutter at the border.
         let inline = room <= if old.layout() == Layout::Inline { INLINE } else { 1 };
         let new = if inline {
             Holders::new(Layout::Inline, Extent { line: 0, class: 0 }, live.len())
@@ -193,8 +250,8 @@ impl Locked<'_> {
             words(lines.at(root), LEAF).skip(leaves).for_each(|leaf| leaf.store(0, Ordering::Relaxed));
             Holders::new(Layout::Tree, root, live.len())
         };
-        for (index, entry) in live.iter().enumerate() {
-            self.word(lines, new, index).store(entry.0, Ordering::Release);
+        for (index, holding) in live.iter().enumerate() {
+            self.word(lines, new, index).store(holding.to_bits(), Ordering::Release);
         }
         self.set_holders(new);
         self.bump();
@@ -207,6 +264,19 @@ impl Locked<'_> {
         self.set_holders(Holders::NONE);
         free_list(lines, old);
     }
+}
+
+/// Ranks in as few words as can be.
+fn together(mut entries: Vec<Entry>) -> Vec<Holding> {
+    entries.sort_unstable_by_key(|entry| (entry.is_plain(), entry.reach(), entry.slot()));
+    let mut words: Vec<Holding> = Vec::new();
+    for entry in entries {
+        match words.last_mut().map(|last| (last.joined(entry), last)) {
+            Some((Some(joined), last)) => *last = joined,
+            _ => words.push(Holding::One(entry)),
+        }
+    }
+    words
 }
 
 fn free_list(lines: &Lines, holders: Holders) {

@@ -26,9 +26,9 @@ pub(super) fn class_for(words: usize) -> u8 {
     CLASSES.partition_point(|&size| usize::from(size) < lines) as u8
 }
 
-/// Words in an extent of that class.
+/// Words in an extent of that class, 0 in none.
 pub(super) fn class_words(class: u8) -> usize {
-    usize::from(CLASSES[usize::from(class)]) * LINE
+    CLASSES.get(usize::from(class)).map_or(0, |&lines| usize::from(lines) * LINE)
 }
 
 /// The arena and its allocator.
@@ -42,8 +42,8 @@ impl Lines {
         Self { chunks: Chunks::new(CHUNK_SLABS * SLAB), slabs: Mutex::new(Slabs::new()) }
     }
 
-    /// The lines of an extent. Nothing when the extent was never allocated, which only a reader that follows
-    /// recycled memory can ask for.
+    /// The lines of an extent, none of [`Extent::NONE`]. Nothing when the extent was never allocated, which only a reader
+    /// that follows recycled memory can ask for.
     #[inline]
     pub(super) fn at(&self, extent: Extent) -> &[Line] {
         let (slab, line) = ((extent.line >> 8) as usize, (extent.line & 0xff) as usize);
@@ -68,7 +68,9 @@ impl Lines {
 
     /// Takes an extent back. The caller has made sure that readers notice: it bumped the page's version.
     pub(super) fn free(&self, extent: Extent) {
-        self.slabs.lock().free(extent.line);
+        if extent != Extent::NONE {
+            self.slabs.lock().free(extent.line);
+        }
     }
 
     /// Bytes allocated, and those of them that are in use.

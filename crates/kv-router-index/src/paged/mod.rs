@@ -64,6 +64,7 @@
 //! event, one page, one entry, one allocation.
 //! `docs/locking.md` in the repository says which model checks which claim.
 mod audit;
+mod blocks;
 mod branches;
 mod chunks;
 mod config;
@@ -79,6 +80,7 @@ mod names;
 mod page;
 mod page_map;
 mod pages;
+mod ranks;
 mod record;
 mod shared;
 mod sizes;

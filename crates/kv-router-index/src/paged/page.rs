@@ -1,4 +1,4 @@
-//! Page headers: one cache line each, locked by a bit, read by version.
+//! Page headers: two neighbouring cache lines each, locked by a bit, read by version.
 //!
 //! What a reader may rely on: a page whose `state` word is the same after reading as before has not been recycled,
 //! has not had memory taken away or overwritten that the reader may have seen, and no rank's reach in it has shrunk.
@@ -8,7 +8,7 @@
 
 use super::branches::bit;
 use super::chunks::Chunks;
-use super::sizes::HEADER_CHUNK as CHUNK;
+use super::sizes::{HEAD, HEADER_CHUNK as CHUNK};
 use super::words::{Content, Holders, Shape};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock_bit};
@@ -20,19 +20,22 @@ const VERSION: u64 = 4;
 
 /// What is known of a page without following it anywhere.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(super) struct Header {
     state: AtomicU64,
     shape: AtomicU64,
     content: AtomicU64,
-    /// The first local hash: the page is found by it.
-    first: AtomicU64,
     /// A bit for each eight offsets: whether a page may hang there.
     filter: AtomicU64,
     holders: AtomicU64,
-    /// Holders when there are two at most.
-    pub(super) inline: [AtomicU64; 2],
+    /// Holders when they fit in so many words.
+    pub(super) inline: [AtomicU64; INLINE],
+    /// The first local hashes: the page is found by the very first, and most requests that part from it do so here.
+    pub(super) head: [AtomicU64; HEAD],
 }
+
+/// Words of holders in a header.
+pub(super) const INLINE: usize = 3;
 
 /// The state of a page at some moment, less the lock bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +66,7 @@ impl Header {
 
     #[inline]
     pub(super) fn first(&self) -> u64 {
-        self.first.load(Ordering::Relaxed)
+        self.head[0].load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -184,11 +187,10 @@ impl Locked<'_> {
         self.header.state.store(self.state | LOCK, Ordering::Release);
     }
 
-    /// Brings a dead page to life.
-    pub(super) fn revive(&mut self, shape: Shape, content: Content, first: u64) {
+    /// Brings a dead page to life. Its blocks are there already.
+    pub(super) fn revive(&mut self, shape: Shape, content: Content) {
         self.header.shape.store(shape.0, Ordering::Release);
         self.header.content.store(content.0, Ordering::Release);
-        self.header.first.store(first, Ordering::Release);
         self.header.filter.store(0, Ordering::Release);
         self.header.holders.store(Holders::NONE.0, Ordering::Release);
         self.header.inline.iter().for_each(|word| word.store(0, Ordering::Release));

@@ -2,14 +2,16 @@
 
 use kv_router_types::{LocalBlockHash, StoredBlock};
 
+use super::blocks::{self, Blocks};
 use super::branches::Branches;
 use super::edges::{EdgeHash, Edges};
-use super::lines::{LINE, Line, Lines, class_for, class_words};
+use super::lines::{Lines, class_for, class_words};
 use super::page::{Header, Headers, Locked, State};
+use super::sizes::HEAD;
 use super::tiers::TierRecords;
 use super::touch::touch;
-use super::words::{Content, Entry, PAGE_BLOCKS, ROOT, Shape};
-use crate::sync::atomic::{AtomicUsize, Ordering, fence};
+use super::words::{Content, Entry, Extent, PAGE_BLOCKS, ROOT, Shape};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Everything that readers look at but the slots.
 pub(super) struct Pages {
@@ -73,10 +75,19 @@ impl Pages {
         })
     }
 
+    /// Reads what [`child`](Self::child) will need, if anything may hang there.
+    #[inline]
+    pub(super) fn touch_child(&self, header: &Header, parent: u32, offset: usize, local: u64) {
+        touch(|| {
+            if header.may_continue_at(offset) {
+                self.edges.touch(self.hash(parent, offset, local));
+            }
+        });
+    }
+
     /// The local hash at `at`. Only for blocks that somebody keeps from going away.
     pub(super) fn local(&self, header: &Header, at: usize) -> LocalBlockHash {
-        let line = &self.lines.at(header.content().extent())[at / LINE];
-        LocalBlockHash::new(line.0[at % LINE].load(Ordering::Relaxed))
+        Blocks::of(&self.lines, header).get(at)
     }
 
     /// Reads what going on at that offset of a page will need. Nothing depends on what is there.
@@ -84,8 +95,10 @@ impl Pages {
     pub(super) fn touch(&self, page: u32, at: usize) {
         if page != ROOT {
             touch(|| {
-                let lines = self.lines.at(self.headers.at(page).content().extent());
-                lines.get(at / LINE).map(|line| line.0[0].load(Ordering::Relaxed))
+                let header = self.headers.at(page);
+                let extent = header.content().extent();
+                let exists = at < blocks::room(extent);
+                exists.then(|| Blocks::new(&self.lines, header, extent).get(at))
             });
         }
     }
@@ -93,9 +106,7 @@ impl Pages {
     /// How many of the page's blocks from `at` on are the same as `wanted`.
     #[inline]
     pub(super) fn common(&self, header: &Header, at: usize, wanted: &[StoredBlock]) -> usize {
-        let lines = self.lines.at(header.content().extent());
-        let here = (at..header.shape().len()).map(|at| lines[at / LINE].0[at % LINE].load(Ordering::Relaxed));
-        here.zip(wanted).take_while(|(here, block)| *here == block.local.get()).count()
+        Blocks::of(&self.lines, header).common_from(at, header.shape().len(), wanted)
     }
 
     /// Follows `blocks` from `at` on in a locked page, then appends what the page has room for. How many blocks of
@@ -119,26 +130,20 @@ impl Pages {
         let count = blocks.len().min(PAGE_BLOCKS - shape.len());
         let len = shape.len() + count;
         let mut extent = content.extent();
-        if len > class_words(extent.class) {
+        if len > blocks::room(extent) {
             extent = self.move_content(page, len);
         }
-        // Readers who see one of these hashes see the version that the last truncation left.
-        fence(Ordering::Release);
-        write(self.lines.at(extent), shape.len(), &blocks[..count]);
+        Blocks::new(&self.lines, page, extent).write(shape.len(), &blocks[..count]);
         page.set_shape(shape.with_len(len));
         self.nodes.fetch_add(count, Ordering::Relaxed);
         count
     }
 
-    /// Moves the content to an extent for `words` words; what fits is copied.
-    fn move_content(&self, page: &mut Locked<'_>, words: usize) -> super::words::Extent {
+    /// Moves the content to an extent for `len` blocks; what fits is copied.
+    fn move_content(&self, page: &mut Locked<'_>, len: usize) -> Extent {
         let old = page.content().extent();
-        let new = self.lines.allocate(words);
-        for (to, from) in self.lines.at(new).iter().zip(self.lines.at(old)) {
-            for (to, from) in to.0.iter().zip(&from.0) {
-                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
-        }
+        let new = blocks::allocate(&self.lines, len);
+        Blocks::new(&self.lines, page, old).copy_rest(Blocks::new(&self.lines, page, new));
         page.set_content(page.content().with_extent(new));
         page.bump();
         self.lines.free(old);
@@ -170,9 +175,9 @@ impl Pages {
             }
             let count = blocks.len().min(PAGE_BLOCKS);
             let mut page = self.headers.allocate();
-            let extent = self.lines.allocate(count);
-            write(self.lines.at(extent), 0, &blocks[..count]);
-            page.revive(Shape::new(at, offset, count), Content::new(extent, 0), first);
+            let extent = blocks::allocate(&self.lines, count);
+            Blocks::new(&self.lines, &page, extent).write(0, &blocks[..count]);
+            page.revive(Shape::new(at, offset, count), Content::new(extent, 0));
             page.add_holder(&self.lines, holder(count));
 
             let mut segment = self.edges.lock(hash);
@@ -199,14 +204,16 @@ impl Pages {
     pub(super) fn trim(&self, page: &mut Locked<'_>) {
         let shape = page.shape();
         let mut end = if page.content().children() > 0 { shape.top() } else { 0 };
-        super::holders::for_each(&self.lines, page, |entry| end = end.max(entry.end()));
+        super::holders::for_each_word(&self.lines, page, |holding| end = end.max(holding.end()));
         if end >= shape.len() {
             return;
         }
         page.set_shape(shape.with_len(end));
         page.bump();
         self.nodes.fetch_sub(shape.len() - end, Ordering::Relaxed);
-        if end > 0 && class_words(page.content().extent().class) >= 2 * class_words(class_for(end)) {
+        let has = class_words(page.content().extent().class);
+        let needs = if end > HEAD { class_words(class_for(end - HEAD)) } else { 0 };
+        if end > 0 && has > needs && has >= 2 * needs {
             self.move_content(page, end);
         }
     }
@@ -277,15 +284,4 @@ impl Pages {
 
 fn is_abandoned(page: &Locked<'_>) -> bool {
     page.holders().count() == 0 && page.content().children() == 0
-}
-
-fn write(lines: &[Line], from: usize, blocks: &[StoredBlock]) {
-    let (first, rest) = blocks.split_at(blocks.len().min((LINE - from % LINE) % LINE));
-    let words = lines[from / LINE].0[from % LINE..].iter();
-    words.zip(first).for_each(|(word, block)| word.store(block.local.get(), Ordering::Relaxed));
-    for (line, blocks) in lines[(from + first.len()) / LINE..].iter().zip(rest.chunks(LINE)) {
-        for (word, block) in line.0.iter().zip(blocks) {
-            word.store(block.local.get(), Ordering::Relaxed);
-        }
-    }
 }

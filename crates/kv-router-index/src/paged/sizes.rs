@@ -9,6 +9,8 @@ pub(super) use chosen::*;
 mod chosen {
     /// The most blocks in one page.
     pub(in crate::paged) const PAGE_BLOCKS: usize = 512;
+    /// Blocks of a page that are beside its header.
+    pub(in crate::paged) const HEAD: usize = 8;
     /// Words in a line of memory: a cache line.
     pub(in crate::paged) const LINE: usize = 8;
     /// Lines of each size class. Each divides [`SLAB`] without a rest.
@@ -18,6 +20,10 @@ mod chosen {
     pub(in crate::paged) const CHUNK_SLABS: usize = 16;
     /// Entries in one leaf of the largest lists of holders.
     pub(in crate::paged) const LEAF: usize = 512;
+    /// Slots that one word of holders can stand for.
+    pub(in crate::paged) const CREW: u64 = 32;
+    /// Words of holders that are searched for one that a rank can join.
+    pub(in crate::paged) const JOINABLE: usize = 128;
 
     /// Entries of the top table of chunks, and chunks under each.
     pub(in crate::paged) const TOP: usize = 1024;
@@ -44,11 +50,14 @@ mod chosen {
 #[cfg(kv_router_loom)]
 mod chosen {
     pub(in crate::paged) const PAGE_BLOCKS: usize = 4;
+    pub(in crate::paged) const HEAD: usize = 1;
     pub(in crate::paged) const LINE: usize = 2;
     pub(in crate::paged) const CLASSES: [u16; 2] = [1, 2];
     pub(in crate::paged) const SLAB: usize = 2;
     pub(in crate::paged) const CHUNK_SLABS: usize = 2;
     pub(in crate::paged) const LEAF: usize = 4;
+    pub(in crate::paged) const CREW: u64 = 2;
+    pub(in crate::paged) const JOINABLE: usize = 4;
 
     pub(in crate::paged) const TOP: usize = 1;
     pub(in crate::paged) const MID: usize = 4;
@@ -56,7 +65,7 @@ mod chosen {
     pub(in crate::paged) const BRANCH_CHUNK: usize = 3;
     pub(in crate::paged) const TIER_CHUNK: usize = 1;
     pub(in crate::paged) const SLOT_CHUNK: usize = 2;
-    pub(in crate::paged) const SLOT_BITS: usize = 2;
+    pub(in crate::paged) const SLOT_BITS: usize = 64;
 
     pub(in crate::paged) const SEGMENTS: usize = 1;
     pub(in crate::paged) const SEGMENT_SIZES: usize = 4;

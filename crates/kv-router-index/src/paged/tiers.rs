@@ -4,7 +4,7 @@ use kv_router_types::Tier;
 
 use super::chunks::Chunks;
 use super::sizes::{PAGE_BLOCKS, TIER_CHUNK as CHUNK};
-use super::words::Mask;
+use super::words::{MAX_TIER_RECORDS, Mask};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -29,13 +29,13 @@ impl TierRecords {
         Self { chunks: Chunks::new(CHUNK), free: Mutex::new((Vec::new(), 1)), used: AtomicUsize::new(0) }
     }
 
-    /// Writes a record. `None` when 16 million are in use, which takes more memory than the rest of the index.
+    /// Writes a record. `None` when eight million are in use, which takes more memory than the rest of the index.
     pub(super) fn allocate(&self, best: &[Mask; LOWER]) -> Option<u32> {
         let id = {
             let (ids, next) = &mut *self.free.lock();
             match ids.pop() {
                 Some(id) => id,
-                None if *next < 1 << 24 => {
+                None if *next < MAX_TIER_RECORDS => {
                     *next += 1;
                     *next - 1
                 }

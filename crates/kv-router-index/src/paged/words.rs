@@ -2,6 +2,7 @@
 //!
 //! Every change that a reader can see is one store of one such word.
 
+use super::sizes::CREW;
 pub(super) use super::sizes::PAGE_BLOCKS;
 
 /// The most worker ranks that an index can know at a time: a slot number has 18 bits.
@@ -23,7 +24,8 @@ const fn field(word: u64, shift: u32, bits: u32) -> u64 {
 /// | 0..20 | slot of the rank |
 /// | 20..30 | reach: leading blocks of the page that the rank holds without a gap |
 /// | 30..40 | end: one more than the last block that the rank holds; at least 1 |
-/// | 40..64 | tier record, 0 when every block is on the device |
+/// | 40..63 | tier record, 0 when every block is on the device |
+/// | 63 | 0: this is no [`Crew`] |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry(pub(super) u64);
 
@@ -32,7 +34,9 @@ impl Entry {
 
     #[inline]
     pub(super) fn new(slot: u32, reach: usize, end: usize, tiers: u32) -> Self {
-        debug_assert!((slot as usize) < MAX_SLOTS && reach <= end && end <= PAGE_BLOCKS && tiers < 1 << 24);
+        debug_assert!(
+            (slot as usize) < MAX_SLOTS && reach <= end && end <= PAGE_BLOCKS && tiers < MAX_TIER_RECORDS
+        );
         Self(u64::from(slot) | (reach as u64) << 20 | (end as u64) << 30 | u64::from(tiers) << 40)
     }
 
@@ -58,9 +62,161 @@ impl Entry {
 
     #[inline]
     pub(super) const fn tiers(self) -> u32 {
-        field(self.0, 40, 24) as u32
+        field(self.0, 40, 23) as u32
+    }
+
+    /// Whether the rank holds so many leading blocks, on the device, and no others: ranks of which this is all there
+    /// is to say can share a word.
+    #[inline]
+    pub(super) const fn is_plain(self) -> bool {
+        self.reach() == self.end() && self.tiers() == 0
     }
 }
+
+/// Several ranks of neighbouring slots that hold the same leading blocks of a page, on the device, and no others of it.
+///
+/// | bits | what |
+/// |---|---|
+/// | 0..32 | which slots of the group |
+/// | 32..50 | group: the slots from [`CREW`] times that |
+/// | 50..60 | how many leading blocks, at least 1 |
+/// | 63 | 1 |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Crew(u64);
+
+impl Crew {
+    /// The ranks of one entry, which is plain.
+    #[inline]
+    pub(super) fn of(entry: Entry) -> Self {
+        debug_assert!(entry.is_plain() && entry.reach() > 0);
+        let (group, bit) = (u64::from(entry.slot()) / CREW, u64::from(entry.slot()) % CREW);
+        Self(1 << 63 | (entry.reach() as u64) << 50 | group << 32 | 1 << bit)
+    }
+
+    /// The slots, a bit each.
+    #[inline]
+    pub(super) const fn slots(self) -> u64 {
+        self.0 & 0xffff_ffff
+    }
+
+    /// The slot that the lowest bit stands for.
+    #[inline]
+    pub(super) const fn base(self) -> u32 {
+        (field(self.0, 32, 18) * CREW) as u32
+    }
+
+    #[inline]
+    pub(super) const fn reach(self) -> usize {
+        field(self.0, 50, 10) as usize
+    }
+
+    /// Both together, if they are of one group and hold the same.
+    #[inline]
+    pub(super) const fn joined(self, other: Self) -> Option<Self> {
+        if (self.0 ^ other.0) >> 32 == 0 { Some(Self(self.0 | other.0)) } else { None }
+    }
+
+    #[inline]
+    const fn contains(self, slot: u32) -> bool {
+        let offset = slot.wrapping_sub(self.base());
+        (offset as u64) < CREW && self.slots() >> offset & 1 != 0
+    }
+
+    /// The ranks one by one.
+    #[inline]
+    pub(super) fn entries(self) -> impl Iterator<Item = Entry> {
+        bits(self.slots()).map(move |bit| Entry::new(self.base() + bit, self.reach(), self.reach(), 0))
+    }
+}
+
+/// The bits that are set.
+#[inline]
+pub(super) fn bits(word: u64) -> impl Iterator<Item = u32> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let bit = rest.trailing_zeros();
+        (rest != 0).then(|| rest &= rest - 1).map(|()| bit)
+    })
+}
+
+/// What a word of the holders of a page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holding {
+    Nobody,
+    One(Entry),
+    Crew(Crew),
+}
+
+impl Holding {
+    #[inline]
+    pub(super) const fn from_bits(word: u64) -> Self {
+        if word == 0 {
+            Self::Nobody
+        } else if word >> 63 == 0 {
+            Self::One(Entry(word))
+        } else {
+            Self::Crew(Crew(word))
+        }
+    }
+
+    #[inline]
+    pub(super) const fn to_bits(self) -> u64 {
+        match self {
+            Self::Nobody => 0,
+            Self::One(entry) => entry.0,
+            Self::Crew(crew) => crew.0,
+        }
+    }
+
+    /// One more than the last block that any of the ranks holds.
+    #[inline]
+    pub(super) const fn end(self) -> usize {
+        match self {
+            Self::Nobody => 0,
+            Self::One(entry) => entry.end(),
+            Self::Crew(crew) => crew.reach(),
+        }
+    }
+
+    /// The entry of a slot.
+    #[inline]
+    pub(super) fn entry_of(self, slot: u32) -> Option<Entry> {
+        match self {
+            Self::One(entry) if entry.slot() == slot => Some(entry),
+            Self::Crew(crew) if crew.contains(slot) => Some(Entry::new(slot, crew.reach(), crew.reach(), 0)),
+            _ => None,
+        }
+    }
+
+    /// With a rank that is not in it, if one word can say it.
+    #[inline]
+    pub(super) fn joined(self, entry: Entry) -> Option<Self> {
+        let crew = match self {
+            Self::One(other) if other.is_plain() => Crew::of(other),
+            Self::Crew(crew) => crew,
+            _ => return None,
+        };
+        if !entry.is_plain() {
+            return None;
+        }
+        crew.joined(Crew::of(entry)).map(Self::Crew)
+    }
+
+    /// Without a rank that is in it.
+    #[inline]
+    pub(super) fn without(self, slot: u32) -> Self {
+        match self {
+            Self::Crew(crew) => {
+                let rest = Crew(crew.0 & !(1 << (slot - crew.base())));
+                if rest.slots() == 0 { Self::Nobody } else { Self::Crew(rest) }
+            }
+            _ => Self::Nobody,
+        }
+    }
+}
+
+/// The most tier records, the number 0 included.
+pub(super) const MAX_TIER_RECORDS: u32 = 1 << 23;
 
 /// Where a page hangs and how long it is.
 ///
@@ -124,6 +280,9 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    /// No memory: no class has this number.
+    pub(super) const NONE: Self = Self { line: 0, class: 0x3f };
+
     #[inline]
     const fn to_bits(self) -> u64 {
         self.line as u64 | (self.class as u64) << 32
@@ -135,7 +294,7 @@ impl Extent {
     }
 }
 
-/// Where the local hashes of a page are (bits 0..38) and how many pages hang below it (38..64).
+/// Where the local hashes of a page after the first line are (bits 0..38) and how many pages hang below it (38..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Content(pub(super) u64);
 
@@ -167,7 +326,7 @@ impl Content {
     }
 }
 
-/// How the holders of a page are written down.
+/// Where the words of the holders of a page are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// In the two words of the header.
@@ -353,7 +512,7 @@ mod tests {
         }
 
         #[test]
-        fn words_give_back_what_was_put_in(slot in 0u32..MAX_SLOTS as u32, end in 1usize..=512, cut in 0usize..=512, tiers in 0u32..1 << 24, page: u32) {
+        fn words_give_back_what_was_put_in(slot in 0u32..MAX_SLOTS as u32, end in 1usize..=512, cut in 0usize..=512, tiers in 0u32..1 << 23, page: u32) {
             let entry = Entry::new(slot, end.min(cut), end, tiers);
             prop_assert_eq!((entry.slot(), entry.reach(), entry.end(), entry.tiers()), (slot, end.min(cut), end, tiers));
             let shape = Shape::new(page, cut, end).with_top(cut).with_len(end - 1);

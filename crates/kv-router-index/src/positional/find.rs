@@ -112,7 +112,7 @@ impl<'a> Lookup<'a> {
         }
         if !self.unsettled.is_empty() {
             self.settle();
-            self.reached.sort_by_key(Overlap::blocks);
+            self.reached.sort_by_key(|overlap| overlap.blocks());
         }
         self.reached.drain(..).for_each(|overlap| out.push(overlap));
     }

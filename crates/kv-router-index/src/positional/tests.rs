@@ -59,8 +59,8 @@ fn check(jump: u32, events: &[(u64, KvEvent)], asked: &[LocalBlockHash]) {
         assert_eq!((&index).apply(rank(*worker), event), oracle.apply(rank(*worker), event));
     }
     let sorted = |overlaps: &Overlaps| {
-        let mut list: Vec<Overlap> = overlaps.iter().copied().collect();
-        list.sort_by_key(Overlap::worker);
+        let mut list: Vec<Overlap> = overlaps.iter().collect();
+        list.sort_by_key(|overlap| overlap.worker());
         list
     };
     assert_eq!(sorted(&index.find(asked)), sorted(&oracle.find(asked)));

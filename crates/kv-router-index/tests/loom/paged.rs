@@ -198,7 +198,7 @@ fn paged_end_written_anew_by_another() {
 fn paged_lines_used_again() {
     model_with(1, "paged_lines_used_again", || {
         let index = index(&[(1, &[1, 2]), (2, &[5, 6])]);
-        let writer = write(&index, [(1, store(Some(2), &[3]))]);
+        let writer = write(&index, [(1, store(Some(2), &[3, 4]))]);
         let other = write(&index, [(2, store(Some(5), &[1, 9]))]);
         let (reader, asked) = (index.clone(), [1, 9]);
         let reader = thread::spawn(move || assert_eq!(scores(&reader, &asked, [1, 2]), [1, 0]));
@@ -226,9 +226,9 @@ fn paged_page_used_again() {
 #[test]
 fn paged_list_used_again() {
     model("paged_list_used_again", || {
-        let index = index(&[(1, &[1]), (2, &[1]), (3, &[1]), (4, &[1])]);
+        let index = index(&[(1, &[1]), (2, &[1, 2]), (3, &[1]), (4, &[1, 2])]);
         let like_a_holder = |slot: u64| 1 << 20 | slot;
-        let blocks = [0, 0, 0, 1].map(like_a_holder);
+        let blocks = [9, 0, 1, 2].map(like_a_holder);
         let names = [11, 12, 13, 14];
         let second = KvEvent::Stored {
             tier: Tier::Device,
@@ -242,9 +242,47 @@ fn paged_list_used_again() {
                 .collect(),
         };
         let writer = write(&index, [(5, store(None, &[1])), (5, second)]);
-        one_of(scores(&index, &[1], [1, 2, 3, 4, 5]), &[[1, 1, 1, 1, 0], [1; 5]]);
+        one_of(scores(&index, &[1, 2], [1, 2, 3, 4, 5]), &[[1, 2, 1, 2, 0], [1, 2, 1, 2, 1]]);
         drop(writer.join().unwrap());
         check_and_empty(&index, &[1, 2, 3, 4, 5]);
+    });
+}
+
+/// A rank of two that held the same lets go of the end: it is not away for a moment, nor there twice.
+#[test]
+fn paged_leave_crew() {
+    model("paged_leave_crew", || {
+        let index = index(&[(1, &[1, 2, 3]), (2, &[1, 2, 3])]);
+        let writer = write(&index, [(1, remove(&[3]))]);
+        one_of(scores(&index, &[1, 2, 3], [1, 2]), &[[3, 3], [2, 3]]);
+        drop(writer.join().unwrap());
+        assert_eq!(scores(&index, &[1, 2, 3], [1, 2]), [2, 3]);
+        check_and_empty(&index, &[1, 2]);
+    });
+}
+
+/// A rank comes to hold what another does, and joins it.
+#[test]
+fn paged_join_crew() {
+    model("paged_join_crew", || {
+        let index = index(&[(1, &[1, 2, 3]), (2, &[1, 2])]);
+        let writer = write(&index, [(2, store(Some(2), &[3]))]);
+        one_of(scores(&index, &[1, 2, 3], [1, 2]), &[[3, 2], [3, 3]]);
+        drop(writer.join().unwrap());
+        assert_eq!(scores(&index, &[1, 2, 3], [1, 2]), [3, 3]);
+        check_and_empty(&index, &[1, 2]);
+    });
+}
+
+/// A rank of two gets a hole in the first page before its last page grows.
+#[test]
+fn paged_leave_crew_then_store_below() {
+    model("paged_leave_crew_then_store_below", || {
+        let index = index(&[(1, &[1, 2, 3, 4, 5]), (2, &[1, 2, 3, 4])]);
+        let writer = write(&index, [(1, remove(&[2])), (1, store(Some(5), &[6]))]);
+        one_of(scores(&index, &[1, 2, 3, 4, 5, 6], [1, 2]), &[[5, 4], [1, 4]]);
+        drop(writer.join().unwrap());
+        check_and_empty(&index, &[1, 2]);
     });
 }
 
@@ -264,7 +302,7 @@ fn paged_growth_and_lookup() {
 /// Two pages are entered at once, and each entry makes the table grow.
 #[test]
 fn paged_growth_by_two() {
-    model("paged_growth_by_two", || {
+    model_with(1, "paged_growth_by_two", || {
         let index = index(&[(1, &[1])]);
         let writer = write(&index, [(2, store(None, &[2]))]);
         let other = write(&index, [(3, store(None, &[3]))]);

@@ -4,6 +4,8 @@ use super::Mutation;
 
 const HOLDERS: &str = "crates/kv-router-index/src/paged/holders.rs";
 const PAGES: &str = "crates/kv-router-index/src/paged/pages.rs";
+const BLOCKS: &str = "crates/kv-router-index/src/paged/blocks.rs";
+const RANKS: &str = "crates/kv-router-index/src/paged/ranks.rs";
 const LINES: &str = "crates/kv-router-index/src/paged/lines.rs";
 const EDGES: &str = "crates/kv-router-index/src/paged/edges.rs";
 const TIERS: &str = "crates/kv-router-index/src/paged/tiers.rs";
@@ -22,8 +24,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "say that a rank shrinks before it does",
         file: HOLDERS,
-        find: "word.store(entry.0, Ordering::Release);\n        if entry.reach() < before.reach() || entry.tiers() != before.tiers() {\n            self.bump();\n        }",
-        replace: "if entry.reach() < before.reach() || entry.tiers() != before.tiers() {\n            self.bump();\n        }\n        self.word(lines, self.holders(), index).store(entry.0, Ordering::Release);",
+        find: "self.set_holding(lines, index, Holding::One(entry));\n        if entry.reach() < before.reach() || entry.tiers() != before.tiers() {\n            self.bump();\n        }",
+        replace: "if entry.reach() < before.reach() || entry.tiers() != before.tiers() {\n            self.bump();\n        }\n        self.set_holding(lines, index, Holding::One(entry));",
         model: "paged_hole_then_store_below",
     },
     Mutation {
@@ -48,6 +50,48 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         model: "paged_list_used_again",
     },
     Mutation {
+        name: "leave a crew without saying so before",
+        file: HOLDERS,
+        find: "is may be out of date.\n        self.bump();\n",
+        replace: "is may be out of date.\n",
+        model: "paged_leave_crew",
+    },
+    Mutation {
+        name: "join a crew without saying so before the old place is left",
+        file: HOLDERS,
+        find: "is may be out of date.\n        self.bump();\n",
+        replace: "is may be out of date.\n",
+        model: "paged_join_crew",
+    },
+    Mutation {
+        name: "leave a crew without saying so after",
+        file: HOLDERS,
+        find: "without(entry.slot()));\n        }\n        self.bump();\n",
+        replace: "without(entry.slot()));\n        }\n",
+        model: "paged_leave_crew_then_store_below",
+    },
+    Mutation {
+        name: "count a rank twice that is on its way from word to word",
+        file: RANKS,
+        find: "            *gone &= !here;\n",
+        replace: "",
+        model: "paged_leave_crew",
+    },
+    Mutation {
+        name: "do not say that a slot stands for nobody",
+        file: SLOTS,
+        find: "            info.rank.store(0, Ordering::Release);\n            self.changes.fetch_add(1, Ordering::Release);\n",
+        replace: "            info.rank.store(0, Ordering::Release);\n",
+        model: "paged_clear_and_store_again",
+    },
+    Mutation {
+        name: "do not look whether the slots changed while they were copied",
+        file: FIND,
+        find: "if self.slots.edition() != edition {",
+        replace: "if false && self.slots.edition() != edition {",
+        model: "paged_slot_used_again",
+    },
+    Mutation {
         name: "do not say that the end was cut off",
         file: PAGES,
         find: "page.set_shape(shape.with_len(end));\n        page.bump();",
@@ -56,9 +100,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "append without a fence",
-        file: PAGES,
-        find: "        fence(Ordering::Release);\n        write(self.lines.at(extent), shape.len()",
-        replace: "        write(self.lines.at(extent), shape.len()",
+        file: BLOCKS,
+        find: "        fence(Ordering::Release);\n",
+        replace: "",
         model: "paged_end_written_anew_by_another",
     },
     Mutation {
@@ -120,8 +164,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "swing to a table that is not filled",
         file: EDGES,
-        find: "        let larger = allocated(&self.segment.tables[size + 1], size + 1);\n",
-        replace: "        let larger = allocated(&self.segment.tables[size + 1], size + 1);\n        self.segment.current.store(size as u64 + 1, Ordering::Release);\n",
+        find: "        let larger = allocated(&edges.tables[size + 1][segment], size + 1);\n",
+        replace: "        let larger = allocated(&edges.tables[size + 1][segment], size + 1);\n        edges.current[segment].store(size as u64 + 1, Ordering::Release);\n",
         model: "paged_growth_and_lookup",
     },
     Mutation {
@@ -162,15 +206,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "go to the next page without a fence",
         file: FIND,
-        find: "            fence(Ordering::Acquire);\n            if depth",
-        replace: "            if depth",
+        find: "            fence(Ordering::Acquire);\n            let sets",
+        replace: "            let sets",
         model: "paged_new_child_then_refill",
     },
     Mutation {
         name: "look at slots without a fence",
         file: FIND,
-        find: "            fence(Ordering::Acquire);\n            if depth",
-        replace: "            if depth",
+        find: "            fence(Ordering::Acquire);\n            let sets",
+        replace: "            let sets",
         model: "paged_clear_and_store_again",
     },
     Mutation {

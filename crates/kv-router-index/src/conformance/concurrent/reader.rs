@@ -34,7 +34,7 @@ pub(super) fn run(
         let mut found: BTreeMap<_, _> = BTreeMap::new();
         for overlap in out.iter() {
             let rank = overlap.worker();
-            if board.log(rank).is_none() || found.insert(rank, *overlap).is_some() {
+            if board.log(rank).is_none() || found.insert(rank, overlap).is_some() {
                 return Err(Box::new(FailedRun::Stranger { rank }));
             }
         }
@@ -46,7 +46,7 @@ pub(super) fn run(
             };
             report.scores += 1;
             report.contested += u64::from(to > from);
-            let answer = found.get(&log.id).map_or([0; Tier::COUNT], Overlap::by_tier);
+            let answer = found.get(&log.id).map_or([0; Tier::COUNT], |overlap| overlap.by_tier());
             let right = match consistency {
                 _ if bounded == Some(log.id) => blocks(&answer) <= most(&states),
                 Consistency::WholeEvents => states.contains(&answer),

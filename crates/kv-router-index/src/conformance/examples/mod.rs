@@ -73,8 +73,8 @@ fn run(index: &mut impl Subject, step: &Step) -> Result<(), String> {
             let query: Vec<_> = query.iter().copied().map(LocalBlockHash::new).collect();
             let mut out = Overlaps::new();
             index.find_into(&query, FindOptions::new(), &mut out);
-            let mut found: Vec<_> = out.iter().copied().collect();
-            found.sort_by_key(Overlap::worker);
+            let mut found: Vec<_> = out.iter().collect();
+            found.sort_by_key(|overlap| overlap.worker());
             equal(expected, &found)
         }
         Step::Holds { names, ranks } => {

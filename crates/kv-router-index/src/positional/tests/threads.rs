@@ -12,7 +12,7 @@ fn check_during(
     cycles: usize,
     cycle: &[KvEvent],
     asked: &[LocalBlockHash],
-    allowed: impl Fn(&Overlap) -> bool + Sync,
+    allowed: impl Fn(Overlap) -> bool + Sync,
 ) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,5 +1,7 @@
 //! The answer of a lookup: who holds how many leading blocks, and where.
 
+mod sets;
+
 use std::fmt;
 
 use kv_router_types::{Tier, WorkerRank};
@@ -9,48 +11,54 @@ use crate::candidates::Scratch;
 use crate::concurrent_radix::Watch;
 use crate::{paged, positional};
 
+pub(crate) use sets::{Edition, Sets};
+
 /// How many leading blocks of a request one worker rank holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Overlap {
     worker: WorkerRank,
     blocks: u32,
-    /// Blocks credited at each tier; they sum to `blocks`.
-    by_tier: [u32; Tier::COUNT],
+    /// Blocks credited at each tier below the device, which has the rest. As it is, it takes half a cache line.
+    lower: [u32; Tier::COUNT - 1],
 }
+
+const _: () = assert!(size_of::<Overlap>() == 32 && Tier::Device.index() == 0);
 
 impl Overlap {
     /// An overlap from its blocks by best tier, in the order of [`Tier::ALL`].
     pub fn new(worker: WorkerRank, by_tier: [u32; Tier::COUNT]) -> Self {
-        Self { worker, blocks: by_tier.iter().sum(), by_tier }
+        let [_, lower @ ..] = by_tier;
+        Self { worker, blocks: by_tier.iter().sum(), lower }
     }
 
     /// An overlap of `blocks` blocks, all in device memory.
     pub fn on_device(worker: WorkerRank, blocks: u32) -> Self {
-        Self { worker, blocks, by_tier: [blocks, 0, 0, 0] }
+        Self { worker, blocks, lower: [0; Tier::COUNT - 1] }
     }
 
     /// The rank.
     #[inline]
-    pub fn worker(&self) -> WorkerRank {
+    pub fn worker(self) -> WorkerRank {
         self.worker
     }
 
     /// Reach: the longest prefix, in blocks, of which every block is in at least one tier.
     #[inline]
-    pub fn blocks(&self) -> u32 {
+    pub fn blocks(self) -> u32 {
         self.blocks
     }
 
     /// Blocks of the reach whose best copy is in `tier`; the four sum to [`blocks`](Self::blocks).
     #[inline]
-    pub fn credited_at(&self, tier: Tier) -> u32 {
-        self.by_tier[tier.index()]
+    pub fn credited_at(self, tier: Tier) -> u32 {
+        self.by_tier()[tier.index()]
     }
 
     /// Blocks by best tier, in the order of [`Tier::ALL`].
     #[inline]
-    pub fn by_tier(&self) -> [u32; Tier::COUNT] {
-        self.by_tier
+    pub fn by_tier(self) -> [u32; Tier::COUNT] {
+        let [a, b, c] = self.lower;
+        [self.blocks - (a + b + c), a, b, c]
     }
 }
 
@@ -60,6 +68,8 @@ impl Overlap {
 pub struct Overlaps {
     /// Shallowest first, so that an index can push a rank when it drops out.
     entries: Vec<Overlap>,
+    /// What an index answers in sets instead: then there are no entries.
+    pub(crate) sets: Sets,
     use_counts: Vec<u32>,
     query_blocks: usize,
     certainty: Certainty,
@@ -79,6 +89,7 @@ impl Overlaps {
     pub fn new() -> Self {
         Self {
             entries: Vec::new(),
+            sets: Sets::default(),
             use_counts: Vec::new(),
             query_blocks: 0,
             certainty: Certainty::Exact,
@@ -92,8 +103,8 @@ impl Overlaps {
 
     /// What `worker` holds; `None` when it does not hold the first block. Costs a scan: to visit many
     /// workers, use [`iter`](Self::iter).
-    pub fn get(&self, worker: WorkerRank) -> Option<&Overlap> {
-        self.entries.iter().find(|overlap| overlap.worker == worker)
+    pub fn get(&self, worker: WorkerRank) -> Option<Overlap> {
+        self.iter().find(|overlap| overlap.worker == worker)
     }
 
     /// Leading blocks that `worker` holds, 0 when none.
@@ -102,23 +113,24 @@ impl Overlaps {
     }
 
     /// Deepest first; the order inside one depth is not specified.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Overlap> + DoubleEndedIterator {
-        self.entries.iter().rev()
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = Overlap> {
+        self.sets.iter().chain(self.entries.iter().rev().copied())
     }
 
     /// A deepest overlap.
-    pub fn best(&self) -> Option<&Overlap> {
-        self.entries.last()
+    pub fn best(&self) -> Option<Overlap> {
+        self.iter().next()
     }
 
     /// How many ranks hold at least the first block.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.sets.len()
     }
 
     /// Whether no rank holds the first block.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Blocks that were asked for.
@@ -149,6 +161,7 @@ impl Overlaps {
     /// Starts a new answer to a query of `query_blocks` blocks.
     pub fn begin(&mut self, query_blocks: usize, certainty: Certainty) {
         self.entries.clear();
+        self.sets.clear();
         self.use_counts.clear();
         self.query_blocks = query_blocks;
         self.certainty = certainty;
