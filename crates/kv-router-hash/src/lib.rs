@@ -35,6 +35,7 @@
 //! | one block of an engine event | [`BlockHasher::hash_block`] |
 //! | a store event of text blocks | [`BlockHasher::hash_into`], its tokens as the prompt |
 //! | token pairs from an EAGLE engine | [`fold_bigrams_into`], then a scheme with [`Window::Eagle`] |
+//! | a prompt, for an index that compares in steps of many blocks | [`BlockHasher::hash_keyed_into`] |
 //! | local hashes, and I want names for prefixes | [`sequence_hashes_into`], [`SequenceHasher`] |
 //!
 //! # Byte layout
@@ -88,6 +89,7 @@ mod hasher;
 mod lazy;
 mod multimodal;
 mod parallel;
+mod prefix_key;
 mod prompt;
 mod scheme;
 mod sequence;
@@ -98,6 +100,7 @@ pub use context::{ContextError, HashContext};
 pub use hasher::{BlockError, BlockHasher};
 pub use lazy::LazyHashes;
 pub use multimodal::{EmptyIdentifier, MmHash, MmPair, MmSpan, SpanError};
+pub use prefix_key::{KeyStep, KeyedHashes, PrefixKey, PrefixKeyer};
 pub use prompt::Prompt;
 pub use scheme::{HashScheme, Window};
 pub use sequence::{SequenceHasher, next_sequence_hash, sequence_hashes_into};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::Instant;
 
+use kv_router_hash::{KeyedHashes, PrefixKeyer};
 use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, WorkerId, WorkerRank};
 
 use crate::Overlaps;
@@ -17,6 +18,17 @@ pub trait PrefixIndex {
     ///
     /// An empty query has no overlaps. Reusing `out` from call to call makes the lookup free of allocation.
     fn find_into(&self, query: &[LocalBlockHash], options: FindOptions, out: &mut Overlaps);
+
+    /// The same for a request that brings the keys of its prefixes: an index that has a [`keyer`](Self::keyer) compares
+    /// many blocks in one step. Without one, or with keys of another, this is [`find_into`](Self::find_into).
+    fn find_keyed_into(&self, query: &KeyedHashes, options: FindOptions, out: &mut Overlaps) {
+        self.find_into(query.locals(), options, out);
+    }
+
+    /// What to make keys with, if the index has a use for them. Always the same.
+    fn keyer(&self) -> Option<PrefixKeyer> {
+        None
+    }
 
     /// What the answers of this index promise.
     fn certainty(&self) -> Certainty;

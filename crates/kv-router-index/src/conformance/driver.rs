@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kv_router_hash::KeyedHashes;
 use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, TierSet, WorkerRank};
 
 use super::coverage::Coverage;
@@ -213,6 +214,17 @@ impl<I: Subject> Driver<I> {
         let found = by_rank(out);
         if expected != found || out.is_lower_bound() {
             return Err(What::Answer { query: query.to_vec(), expected, found }.into());
+        }
+
+        if let Some(keyer) = self.index.keyer() {
+            let mut keyed = KeyedHashes::new(keyer);
+            keyed.set_locals(query);
+            self.index.find_keyed_into(&keyed, FindOptions::new(), out);
+            check_form(&self.index, query, out)?;
+            let found = by_rank(out);
+            if expected != found || out.is_lower_bound() {
+                return Err(What::Answer { query: query.to_vec(), expected, found }.into());
+            }
         }
 
         self.index.find_into(query, FindOptions::new().early_exit(), out);

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use kv_router_types::{ExternalSequenceHash, WorkerRank};
 
-use super::blocks;
+use super::blocks::{self, Blocks};
 use super::holders;
 use super::lane::Lane;
 use super::shared::Shared;
@@ -19,6 +19,11 @@ pub enum Fault {
     Hold {
         /// The rank.
         rank: WorkerRank,
+        /// The page.
+        page: u32,
+    },
+    /// A page's keys are not those of its blocks.
+    Keys {
         /// The page.
         page: u32,
     },
@@ -198,6 +203,9 @@ impl Shared {
                 slots.insert(entry.slot());
             });
             let len = locked.shape().len();
+            if !Blocks::of(&pages.lines, &locked).has_keys(len, &pages.keys) {
+                faults.push(Fault::Keys { page });
+            }
             holds += entries;
             if slots.len() != entries {
                 faults.push(Fault::TwoEntries { page });

@@ -2,7 +2,7 @@
 
 use kv_router_types::LocalBlockHash;
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Query};
 use super::holders;
 use super::shared::Shared;
 use super::words::ROOT;
@@ -59,7 +59,11 @@ impl Shared {
         while let Some(first) = query.get(before) {
             let Some((page, header, _)) = self.pages.child(parent, offset, first.get()) else { break };
             let page_blocks = header.shape().len();
-            let common = Blocks::of(&self.pages.lines, header).common(page_blocks, &query[before..]);
+            let common = Blocks::of(&self.pages.lines, header).common(
+                page_blocks,
+                Query { locals: &query[before..], keys: &[] },
+                &self.pages.keys,
+            );
             let (mut all, mut full) = (0, 0);
             holders::for_each(&self.pages.lines, header, |entry| {
                 all += 1;

@@ -4,9 +4,9 @@
 //! [`page`](super::page)): then every hold that it saw in a page before the last was still there when it saw the last,
 //! and no sum of holds is above what the rank held at that moment. When something changed it starts again.
 
-use kv_router_types::{LocalBlockHash, Tier};
+use kv_router_types::Tier;
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Query};
 use super::holders;
 use super::page::State;
 use super::ranks::Ranks;
@@ -33,7 +33,7 @@ struct Step {
 }
 
 impl Shared {
-    pub(super) fn find(&self, query: &[LocalBlockHash], options: FindOptions, out: &mut Overlaps) {
+    pub(super) fn find(&self, query: Query<'_>, options: FindOptions, out: &mut Overlaps) {
         let mut scratch = out.paged.take().unwrap_or_default();
         if !(0..ATTEMPTS).any(|_| self.attempt(query, options, out, &mut scratch)) {
             self.find_locked(query, options, out, &mut scratch);
@@ -44,24 +44,19 @@ impl Shared {
     /// The last resort, so that a lookup ends: keeps writers out of the pages of the request. Writers hold a page for
     /// well under a microsecond.
     #[cold]
-    fn find_locked(
-        &self,
-        query: &[LocalBlockHash],
-        options: FindOptions,
-        out: &mut Overlaps,
-        scratch: &mut Scratch,
-    ) {
+    fn find_locked(&self, query: Query<'_>, options: FindOptions, out: &mut Overlaps, scratch: &mut Scratch) {
         loop {
             let mut locked = Vec::new();
             let (mut parent, mut offset, mut rest) = (ROOT, 0, query);
-            while let Some(first) = rest.first() {
+            while let Some(first) = rest.locals.first() {
                 let Some((page, ..)) = self.pages.child(parent, offset, first.get()) else { break };
                 let page = self.pages.headers.lock(page);
                 if !page.is_alive() || !page.shape().hangs_at(parent, offset) {
                     break;
                 }
-                let blocks = Blocks::of(&self.pages.lines, &page).common(page.shape().len(), rest);
-                (parent, offset, rest) = (page.page(), blocks, &rest[blocks..]);
+                let blocks =
+                    Blocks::of(&self.pages.lines, &page).common(page.shape().len(), rest, &self.pages.keys);
+                (parent, offset, rest) = (page.page(), blocks, rest.behind(blocks));
                 locked.push(page);
             }
             if self.attempt(query, options, out, scratch) {
@@ -73,21 +68,22 @@ impl Shared {
     /// Whether the answer is good.
     fn attempt(
         &self,
-        query: &[LocalBlockHash],
+        query: Query<'_>,
         options: FindOptions,
         out: &mut Overlaps,
         scratch: &mut Scratch,
     ) -> bool {
-        out.begin(query.len(), Certainty::Exact);
+        out.begin(query.locals.len(), Certainty::Exact);
         scratch.path.clear();
         scratch.ranks.begin(self.slots.high());
         let pages = &self.pages;
         let (mut parent, mut offset, mut depth) = (ROOT, 0, 0);
         let mut alone = false;
-        while let Some(first) = query.get(depth) {
+        while let Some(first) = query.locals.get(depth) {
             let Some((page, header, state)) = pages.child(parent, offset, first.get()) else { break };
             let shape = header.shape();
-            let blocks = Blocks::of(&pages.lines, header).common(shape.len(), &query[depth..]);
+            let blocks =
+                Blocks::of(&pages.lines, header).common(shape.len(), query.behind(depth), &pages.keys);
             if shape.len() == 0 {
                 // Nobody holds any of it, and its last writer is about to free it.
                 break;
@@ -97,7 +93,7 @@ impl Shared {
                 return false;
             }
             scratch.path.push(Step { page, state, blocks: blocks as u32 });
-            if let Some(next) = query.get(depth + blocks) {
+            if let Some(next) = query.locals.get(depth + blocks) {
                 // Whether anything hangs there is asked after the holders; it is far away.
                 pages.touch_child(header, page, blocks, next.get());
             }
@@ -121,7 +117,7 @@ impl Shared {
                 );
             }
             depth += blocks;
-            if scratch.ranks.is_empty() || depth == query.len() || !header.may_continue_at(blocks) {
+            if scratch.ranks.is_empty() || depth == query.locals.len() || !header.may_continue_at(blocks) {
                 break;
             }
             if options.early_exit && scratch.ranks.is_single() {

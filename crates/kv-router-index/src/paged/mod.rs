@@ -94,6 +94,7 @@ mod writer;
 
 use std::fmt;
 
+use kv_router_hash::{KeyedHashes, PrefixKeyer};
 use kv_router_types::{KvEvent, LocalBlockHash, WorkerId, WorkerRank};
 
 pub use audit::Fault;
@@ -109,6 +110,7 @@ use crate::{
     Applied, ApplyError, ApplyEvents, Certainty, DumpEvents, FindOptions, Inspect, Occupancy, Overlaps,
     PrefixIndex,
 };
+use blocks::Query;
 use shared::Shared;
 
 /// The index. A clone is a handle of the same index. See the [module documentation](self).
@@ -165,6 +167,10 @@ impl PagedIndex {
         self.shared.audit()
     }
 
+    fn keyer(&self) -> &PrefixKeyer {
+        &self.shared.pages.keys.keyer
+    }
+
     fn apply_event(&self, from: WorkerRank, event: &KvEvent) -> Result<Applied, ApplyError> {
         loop {
             let cell = match (self.shared.cell(from), event) {
@@ -194,7 +200,16 @@ impl Default for PagedIndex {
 
 impl PrefixIndex for PagedIndex {
     fn find_into(&self, query: &[LocalBlockHash], options: FindOptions, out: &mut Overlaps) {
-        self.shared.find(query, options, out);
+        self.shared.find(Query { locals: query, keys: &[] }, options, out);
+    }
+
+    fn find_keyed_into(&self, query: &KeyedHashes, options: FindOptions, out: &mut Overlaps) {
+        let keys = if query.keyer() == self.keyer() { query.keys() } else { &[] };
+        self.shared.find(Query { locals: query.locals(), keys }, options, out);
+    }
+
+    fn keyer(&self) -> Option<PrefixKeyer> {
+        Some(*self.keyer())
     }
 
     fn certainty(&self) -> Certainty {

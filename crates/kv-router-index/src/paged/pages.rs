@@ -2,12 +2,11 @@
 
 use kv_router_types::{LocalBlockHash, StoredBlock};
 
-use super::blocks::{self, Blocks};
+use super::blocks::{self, Blocks, Keys};
 use super::branches::Branches;
 use super::edges::{EdgeHash, Edges};
 use super::lines::{Lines, class_for, class_words};
 use super::page::{Header, Headers, Locked, State};
-use super::sizes::HEAD;
 use super::tiers::TierRecords;
 use super::touch::touch;
 use super::words::{Content, Entry, Extent, PAGE_BLOCKS, ROOT, Shape};
@@ -19,6 +18,7 @@ pub(super) struct Pages {
     pub(super) lines: Lines,
     pub(super) tiers: TierRecords,
     pub(super) branches: Branches,
+    pub(super) keys: Keys,
     edges: Edges,
     seed: u64,
     /// Blocks in pages.
@@ -40,6 +40,7 @@ impl Pages {
             lines: Lines::new(),
             tiers: TierRecords::new(),
             branches: Branches::new(),
+            keys: Keys::new(seed),
             edges: Edges::new(),
             seed,
             nodes: AtomicUsize::new(0),
@@ -133,7 +134,7 @@ impl Pages {
         if len > blocks::room(extent) {
             extent = self.move_content(page, len);
         }
-        Blocks::new(&self.lines, page, extent).write(shape.len(), &blocks[..count]);
+        Blocks::new(&self.lines, page, extent).write(shape.len(), &blocks[..count], &self.keys);
         page.set_shape(shape.with_len(len));
         self.nodes.fetch_add(count, Ordering::Relaxed);
         count
@@ -176,7 +177,7 @@ impl Pages {
             let count = blocks.len().min(PAGE_BLOCKS);
             let mut page = self.headers.allocate();
             let extent = blocks::allocate(&self.lines, count);
-            Blocks::new(&self.lines, &page, extent).write(0, &blocks[..count]);
+            Blocks::new(&self.lines, &page, extent).write(0, &blocks[..count], &self.keys);
             page.revive(Shape::new(at, offset, count), Content::new(extent, 0));
             page.add_holder(&self.lines, holder(count));
 
@@ -212,7 +213,10 @@ impl Pages {
         page.bump();
         self.nodes.fetch_sub(shape.len() - end, Ordering::Relaxed);
         let has = class_words(page.content().extent().class);
-        let needs = if end > HEAD { class_words(class_for(end - HEAD)) } else { 0 };
+        let needs = match blocks::words_for(end) {
+            0 => 0,
+            words => class_words(class_for(words)),
+        };
         if end > 0 && has > needs && has >= 2 * needs {
             self.move_content(page, end);
         }

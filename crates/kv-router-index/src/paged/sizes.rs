@@ -11,6 +11,8 @@ mod chosen {
     pub(in crate::paged) const PAGE_BLOCKS: usize = 512;
     /// Blocks of a page that are beside its header.
     pub(in crate::paged) const HEAD: usize = 8;
+    /// Blocks of a page that have one key.
+    pub(in crate::paged) const CHUNK: usize = 64;
     /// Words in a line of memory: a cache line.
     pub(in crate::paged) const LINE: usize = 8;
     /// Lines of each size class. Each divides [`SLAB`] without a rest.
@@ -51,6 +53,7 @@ mod chosen {
 mod chosen {
     pub(in crate::paged) const PAGE_BLOCKS: usize = 4;
     pub(in crate::paged) const HEAD: usize = 1;
+    pub(in crate::paged) const CHUNK: usize = 4;
     pub(in crate::paged) const LINE: usize = 2;
     pub(in crate::paged) const CLASSES: [u16; 2] = [1, 2];
     pub(in crate::paged) const SLAB: usize = 2;

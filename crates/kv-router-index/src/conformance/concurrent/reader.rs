@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kv_router_hash::KeyedHashes;
 use kv_router_types::Tier;
 
 use super::board::{Board, QUERIES};
@@ -18,6 +19,7 @@ pub(super) fn run(
 ) -> Result<ConcurrentReport, Box<FailedRun>> {
     let mut report = ConcurrentReport::default();
     let mut out = Overlaps::new();
+    let mut keyed = index.keyer().map(KeyedHashes::new);
     let mut done = Vec::with_capacity(board.ranks.len());
     while clock.goes_on() {
         let number = rng.below(QUERIES);
@@ -27,7 +29,14 @@ pub(super) fn run(
 
         done.clear();
         done.extend(board.ranks.iter().map(|log| log.done()));
-        index.find_into(query, options, &mut out);
+        match &mut keyed {
+            // What a request brings keys for is to be true like the rest.
+            Some(keyed) if rng.below(2) == 0 => {
+                keyed.set_locals(query);
+                index.find_keyed_into(keyed, options, &mut out);
+            }
+            _ => index.find_into(query, options, &mut out),
+        }
         let begun: Vec<_> = board.ranks.iter().map(|log| log.begun()).collect();
 
         report.lookups += 1;
