@@ -105,6 +105,7 @@ struct Writing<S: Subject> {
     at: usize,
     /// Lookups passed.
     passed: usize,
+    builder: S::Builder,
     ahead: VecDeque<(S::Event, usize, usize)>,
     running: Option<Running>,
     ns: u64,
@@ -130,6 +131,7 @@ impl<S: Subject> Writing<S> {
             shared,
             at: 0,
             passed: 0,
+            builder: S::Builder::default(),
             ahead: VecDeque::with_capacity(AHEAD),
             running: None,
             ns: 0,
@@ -147,7 +149,11 @@ impl<S: Subject> Writing<S> {
             match step {
                 Step::Find { .. } => self.passed += 1,
                 Step::Change(change) => {
-                    self.ahead.push_back((S::event(change), Change::blocks(&change), self.passed));
+                    self.ahead.push_back((
+                        S::event(&mut self.builder, change),
+                        Change::blocks(&change),
+                        self.passed,
+                    ));
                 }
             }
         }

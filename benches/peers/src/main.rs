@@ -13,8 +13,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kv_router_peers::chart;
 use kv_router_peers::clock::Clock;
 use kv_router_peers::corpus::{Corpus, Kind, Scale, build};
-use kv_router_peers::report::{self, ConcurrentRatios, ConcurrentRow, Ratios, Row};
-use kv_router_peers::subjects::ROSTER;
+use kv_router_peers::relay::relay;
+use kv_router_peers::report::{self, ConcurrentRatios, ConcurrentRow, Ratios, RelayRow, Row};
+use kv_router_peers::subjects::{PagedIds, ROSTER, Subject};
 use mimalloc::MiMalloc;
 
 /// One allocator for all, and a good one: none of the indexes is to be measured by its malloc.
@@ -116,13 +117,15 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
             let corpus = Arc::new(corpus);
             let run = Run { args, kind, workers, corpus: &corpus, clock, progress: &progress };
             let rows = run.alone()?;
+            let relays = run.relays();
             let beside = run.beside()?;
             let name = kind.to_string();
             progress.suspend(|| {
                 write!(
                     out,
-                    "{name}, {workers} workers\n{}{}",
+                    "{name}, {workers} workers\n{}{}{}",
                     report::table(&rows),
+                    report::relay_table(&relays),
                     report::concurrent_table(&beside)
                 )
             })?;
@@ -131,13 +134,14 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
                 for row in &rows {
                     writeln!(json, "{}", report::line(&name, workers, row))?;
                 }
-                if let Some(ratios) = &ratios.0 {
+                for ratios in ratios.0.iter().chain(&Ratios::of_index(PagedIds::NAME, &rows)) {
                     writeln!(json, "{}", report::ratio_line(&name, workers, ratios))?;
                 }
+                writeln!(json, "{}", report::relay_line(&name, workers, &relays))?;
                 for row in &beside {
                     writeln!(json, "{}", report::concurrent_line(&name, workers, row))?;
                 }
-                if let Some(ratios) = &ratios.1 {
+                for ratios in ratios.1.iter().chain(&ConcurrentRatios::of_index(PagedIds::NAME, &beside)) {
                     writeln!(json, "{}", report::concurrent_ratio_line(&name, workers, ratios))?;
                 }
             }
@@ -185,6 +189,12 @@ impl Run<'_> {
         self.progress.inc(1);
         let rows = ROSTER.iter().zip(&runs).zip(bytes);
         Ok(rows.map(|((entry, runs), bytes)| Row::of(entry.name, entry.owner, runs, bytes)).collect())
+    }
+
+    /// What puts numbers for names, beside each engine.
+    fn relays(&self) -> RelayRow {
+        let runs: Vec<_> = (0..self.args.repetitions()).map(|_| relay(self.corpus, self.clock)).collect();
+        RelayRow::of("paged-relay", &runs)
     }
 
     /// The same with a writer and a reader.

@@ -9,30 +9,33 @@ use crate::subjects::{Script, Subject};
 /// the script: everything that the index keeps for its writer is alive then, its events are gone.
 pub fn grown<S: Subject>(corpus: &Arc<Corpus>, live_bytes: fn() -> usize) -> usize {
     let before = live_bytes();
-    let script = Events { corpus: Arc::clone(corpus), at: 0, live_bytes, after: before };
+    let builder = S::Builder::default();
+    let script = Events::<S> { corpus: Arc::clone(corpus), at: 0, builder, live_bytes, after: before };
     let (_, script) = S::open(corpus.workers()).drive(script);
     script.after.saturating_sub(before)
 }
 
-struct Events {
+struct Events<S: Subject> {
     corpus: Arc<Corpus>,
     at: usize,
+    builder: S::Builder,
     live_bytes: fn() -> usize,
     after: usize,
 }
 
-impl<S: Subject> Script<S> for Events {
+impl<S: Subject> Script<S> for Events<S> {
     fn next(&mut self, _finder: &S::Finder, batch: &mut Vec<S::Event>) -> bool {
         batch.clear();
         while let Some(step) = self.corpus.step(self.at) {
             self.at += 1;
             if let Step::Change(change) = step {
-                batch.push(S::event(change));
+                batch.push(S::event(&mut self.builder, change));
                 return true;
             }
         }
-        // The batch itself must not be counted as the index's.
+        // Neither the batch itself nor what its sender remembers is the index's.
         *batch = Vec::new();
+        self.builder = S::Builder::default();
         self.after = (self.live_bytes)();
         false
     }

@@ -85,6 +85,7 @@ struct Timed<S: Subject> {
     clock: Clock,
     detour_ns: u64,
     at: usize,
+    builder: S::Builder,
     asker: Asker<S::Finder>,
     lookups: Times,
     events_ns: u64,
@@ -99,6 +100,7 @@ impl<S: Subject> Timed<S> {
             clock,
             detour_ns,
             at: 0,
+            builder: S::Builder::default(),
             asker: Asker::new(),
             lookups: Times::with_capacity(corpus.len() - corpus.warm_up()),
             events_ns: 0,
@@ -152,7 +154,7 @@ impl<S: Subject> Script<S> for Timed<S> {
 
 impl<S: Subject> Timed<S> {
     fn begin(&mut self, change: Change<'_>, batch: &mut Vec<S::Event>) -> bool {
-        batch.push(S::event(change));
+        batch.push(S::event(&mut self.builder, change));
         self.running = Some((self.clock.start(), change.blocks()));
         true
     }

@@ -176,6 +176,8 @@ pub enum ApplyError {
         /// The limit, in nodes.
         limit: usize,
     },
+    /// The rank's blocks have numbers instead of names: see [`IdWriter`](crate::paged::IdWriter).
+    NumberedRank,
 }
 
 impl fmt::Display for ApplyError {
@@ -194,6 +196,12 @@ impl fmt::Display for ApplyError {
                 write!(
                     f,
                     "the rank would hold over {limit} names: its removals are lost, or the limit is too low"
+                )
+            }
+            Self::NumberedRank => {
+                write!(
+                    f,
+                    "the rank stores by number: send its events through its relay, or clear it and drop its writer"
                 )
             }
             Self::IndexFull { limit } => {

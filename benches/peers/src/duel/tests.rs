@@ -29,6 +29,7 @@ impl Subject for Broken {
     const NAME: &'static str = "broken";
     const OWNER: Owner = Owner::Us;
     type Event = <Paged as Subject>::Event;
+    type Builder = ();
     type Finder = PagedIndex;
 
     fn open(workers: u32) -> Self {
@@ -39,8 +40,8 @@ impl Subject for Broken {
         self.0.finder()
     }
 
-    fn event(change: Change<'_>) -> Self::Event {
-        Paged::event(change)
+    fn event((): &mut (), change: Change<'_>) -> Self::Event {
+        Paged::event(&mut (), change)
     }
 
     fn apply(&mut self, event: &mut Self::Event) {

@@ -82,6 +82,7 @@ impl Subject for Liar {
     const NAME: &'static str = "liar";
     const OWNER: Owner = Owner::Us;
     type Event = <Paged as Subject>::Event;
+    type Builder = ();
     type Finder = LyingFinder;
 
     fn open(workers: u32) -> Self {
@@ -94,8 +95,8 @@ impl Subject for Liar {
         &self.1
     }
 
-    fn event(change: Change<'_>) -> Self::Event {
-        Paged::event(change)
+    fn event((): &mut (), change: Change<'_>) -> Self::Event {
+        Paged::event(&mut (), change)
     }
 
     fn apply(&mut self, event: &mut Self::Event) {
@@ -125,7 +126,7 @@ fn holes_tell_the_exact_from_the_others() {
     let corpus = Arc::new(crate::corpus::churn_for_tests());
     for entry in ROSTER {
         let wrong = (entry.replay)(&corpus, Clock::calibrated()).wrong_lookups;
-        let exact = ["paged", "radix", "kv-index chain"].contains(&entry.name);
+        let exact = ["paged", "paged-ids", "radix", "kv-index chain"].contains(&entry.name);
         assert_eq!(wrong == 0, exact, "{}: {wrong}", entry.name);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ConcurrentRatios, ConcurrentRow, Ratios, Row};
+use super::{ConcurrentRatios, ConcurrentRow, Ratios, RelayRow, Row};
 
 /// `{"corpus","workers","index","block_ops_per_s","lookup_ns":{"p50","p99","p999"},"bytes_per_held_block",
 /// "wrong_lookups","lookups"}`.
@@ -20,7 +20,7 @@ pub fn line(corpus: &str, workers: u32, row: &Row) -> Value {
     })
 }
 
-/// `{"corpus","workers","best_peer","ratio":{"block_ops","lookup_p50","lookup_p99","bytes"}}`, and the best peer that is
+/// `{"corpus","workers","index","best_peer","ratio":{"block_ops","lookup_p50","lookup_p99","bytes"}}`, and the best peer that is
 /// exact with the ratio of rates, when there is one.
 pub fn ratio_line(corpus: &str, workers: u32, ratios: &Ratios) -> Value {
     let exact = ratios
@@ -29,6 +29,7 @@ pub fn ratio_line(corpus: &str, workers: u32, ratios: &Ratios) -> Value {
     json!({
         "corpus": corpus,
         "workers": workers,
+        "index": ratios.index,
         "best_peer": ratios.best_peer,
         "best_exact_peer": exact,
         "ratio": {
@@ -56,7 +57,7 @@ pub fn concurrent_line(corpus: &str, workers: u32, row: &ConcurrentRow) -> Value
     })
 }
 
-/// `{"kind":"concurrent","corpus","workers","best_peer",
+/// `{"kind":"concurrent","corpus","workers","index","best_peer",
 /// "ratio":{"events","lookup_p50","lookup_p99","lookup_p999","lookup_max"}}`.
 pub fn concurrent_ratio_line(corpus: &str, workers: u32, ratios: &ConcurrentRatios) -> Value {
     let [p50, p99, p999, max] = ratios.lookup.map(rounded);
@@ -64,6 +65,7 @@ pub fn concurrent_ratio_line(corpus: &str, workers: u32, ratios: &ConcurrentRati
         "kind": "concurrent",
         "corpus": corpus,
         "workers": workers,
+        "index": ratios.index,
         "best_peer": ratios.best_peer,
         "ratio": {
             "events": rounded(ratios.events),
@@ -72,6 +74,21 @@ pub fn concurrent_ratio_line(corpus: &str, workers: u32, ratios: &ConcurrentRati
             "lookup_p999": p999,
             "lookup_max": max,
         },
+    })
+}
+
+/// `{"kind":"relay","corpus","workers","index","events_per_s","event_blocks_per_s","runs_per_event",
+/// "bytes_per_held_block"}`.
+pub fn relay_line(corpus: &str, workers: u32, row: &RelayRow) -> Value {
+    json!({
+        "kind": "relay",
+        "corpus": corpus,
+        "workers": workers,
+        "index": row.index,
+        "events_per_s": row.events_per_s.round(),
+        "event_blocks_per_s": row.event_blocks_per_s.round(),
+        "runs_per_event": rounded(row.runs_per_event),
+        "bytes_per_held_block": rounded(row.bytes_per_held_block),
     })
 }
 

@@ -5,10 +5,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use json::{concurrent_line, concurrent_ratio_line, line, ratio_line};
-pub use table::{concurrent_table, summary, table};
+pub use json::{concurrent_line, concurrent_ratio_line, line, ratio_line, relay_line};
+pub use table::{concurrent_table, relay_table, summary, table};
 
 use crate::duel::Duelled;
+use crate::relay::Relayed;
 use crate::replay::Replayed;
 use crate::subjects::Owner;
 
@@ -83,6 +84,8 @@ impl ConcurrentRow {
 /// Our index divided by the best peer **on each measure**: `block_ops` above 1 is a win, the others below 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratios {
+    /// The index.
+    pub index: &'static str,
     /// The peer with the most block operations a second.
     pub best_peer: &'static str,
     /// Rate by the best peer's rate.
@@ -98,15 +101,21 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// `None` without an index of ours at the head, or without a peer.
+    /// Those of the first index, which is ours. `None` without it, or without a peer.
     pub fn of(rows: &[Row]) -> Option<Self> {
-        let (ours, rest) = rows.split_first()?;
-        let peers = || rest.iter().filter(|row| row.owner == Owner::Peer);
+        Self::of_index(rows.first()?.index, rows)
+    }
+
+    /// Those of an index of ours. `None` without it, or without a peer.
+    pub fn of_index(index: &str, rows: &[Row]) -> Option<Self> {
+        let ours = rows.iter().find(|row| row.index == index)?;
+        let peers = || rows.iter().filter(|row| row.owner == Owner::Peer);
         let fastest = |a: &&Row, b: &&Row| a.block_ops_per_s.total_cmp(&b.block_ops_per_s);
         let best = peers().max_by(fastest)?;
         let exact = peers().filter(|row| row.wrong_lookups == 0).max_by(fastest);
         let least = |measure: fn(&Row) -> f64| ratio(measure(ours), min(peers().map(measure)));
         Some(Self {
+            index: ours.index,
             best_peer: best.index,
             block_ops: ratio(ours.block_ops_per_s, best.block_ops_per_s),
             lookup_p50: least(|row| row.lookup_ns[0]),
@@ -120,6 +129,8 @@ impl Ratios {
 /// The same beside a reader at full rate: `events` above 1 is a win, the others below 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConcurrentRatios {
+    /// The index.
+    pub index: &'static str,
     /// The peer with the most events a second.
     pub best_peer: &'static str,
     /// Rate by the best peer's rate.
@@ -129,17 +140,52 @@ pub struct ConcurrentRatios {
 }
 
 impl ConcurrentRatios {
-    /// `None` without an index of ours at the head, or without a peer.
+    /// Those of the first index, which is ours. `None` without it, or without a peer.
     pub fn of(rows: &[ConcurrentRow]) -> Option<Self> {
-        let (ours, rest) = rows.split_first()?;
-        let peers = || rest.iter().filter(|row| row.owner == Owner::Peer);
+        Self::of_index(rows.first()?.index, rows)
+    }
+
+    /// Those of an index of ours. `None` without it, or without a peer.
+    pub fn of_index(index: &str, rows: &[ConcurrentRow]) -> Option<Self> {
+        let ours = rows.iter().find(|row| row.index == index)?;
+        let peers = || rows.iter().filter(|row| row.owner == Owner::Peer);
         let best = peers().max_by(|a, b| a.events_per_s.total_cmp(&b.events_per_s))?;
         let least = |at: usize| ratio(ours.lookup_ns[at], min(peers().map(|row| row.lookup_ns[at])));
         Some(Self {
+            index: ours.index,
             best_peer: best.index,
             events: ratio(ours.events_per_s, best.events_per_s),
             lookup: [0, 1, 2, 3].map(least),
         })
+    }
+}
+
+/// The relays of a fleet: medians over repetitions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RelayRow {
+    /// What reports call it.
+    pub index: &'static str,
+    /// Events a second, of one relay.
+    pub events_per_s: f64,
+    /// Stored and removed blocks a second, of one relay.
+    pub event_blocks_per_s: f64,
+    /// Runs of numbers for each event.
+    pub runs_per_event: f64,
+    /// Bytes for each (worker, block) pair.
+    pub bytes_per_held_block: f64,
+}
+
+impl RelayRow {
+    /// The medians of some repetitions.
+    pub fn of(index: &'static str, runs: &[Relayed]) -> Self {
+        let median = |measure: fn(&Relayed) -> f64| median(runs.iter().map(measure));
+        Self {
+            index,
+            events_per_s: median(|run| run.events_per_s),
+            event_blocks_per_s: median(|run| run.event_blocks_per_s),
+            runs_per_event: median(|run| run.runs_per_event),
+            bytes_per_held_block: median(|run| run.bytes_per_held_block),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ConcurrentRatios, ConcurrentRow, Ratios, Row, TIE};
+use super::{ConcurrentRatios, ConcurrentRow, Ratios, RelayRow, Row, TIE};
 
 /// The indexes on one corpus.
 pub fn table(rows: &[Row]) -> String {
@@ -47,6 +47,23 @@ pub fn concurrent_table(rows: &[ConcurrentRow]) -> String {
         );
     }
     out
+}
+
+/// The relays on one corpus.
+pub fn relay_table(row: &RelayRow) -> String {
+    format!(
+        "  {:<18}{:>12}{:>12}{:>10}{:>8}\n  {:<18}{:>12.0}{:>12.2}{:>10.2}{:>8.1}\n",
+        "beside the engine",
+        "k events/s",
+        "M blocks/s",
+        "runs",
+        "bytes",
+        row.index,
+        row.events_per_s * 1e-3,
+        row.event_blocks_per_s * 1e-6,
+        row.runs_per_event,
+        row.bytes_per_held_block,
+    )
 }
 
 /// Where we win and lose: one line for each corpus and size, alone and beside a reader.

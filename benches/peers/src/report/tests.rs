@@ -22,6 +22,7 @@ fn rows() -> Vec<Row> {
 #[test]
 fn every_ratio_is_to_the_best_peer_on_its_measure() {
     let expected = Ratios {
+        index: "paged",
         best_peer: "fast",
         block_ops: 3.0,
         lookup_p50: 0.5,
@@ -31,6 +32,9 @@ fn every_ratio_is_to_the_best_peer_on_its_measure() {
     };
     assert_eq!(Ratios::of(&rows()), Some(expected));
     assert_eq!(Ratios::of(&rows()[..2]), None, "no peer");
+    let other = Ratios::of_index("radix", &rows()).unwrap();
+    assert_eq!((other.index, other.block_ops), ("radix", 4.5));
+    assert_eq!(Ratios::of_index("nothing", &rows()), None);
     assert_eq!(Ratios::of(&[]), None);
 }
 
@@ -77,7 +81,7 @@ fn concurrent_rows() -> Vec<ConcurrentRow> {
 #[test]
 fn concurrent_ratios_are_to_the_best_peer_on_their_measure() {
     let ratios = ConcurrentRatios::of(&concurrent_rows()).unwrap();
-    let expected = ConcurrentRatios { best_peer: "a", events: 1.5, lookup: [2.0, 1.0, 1.0, 4.0] };
+    let expected = ConcurrentRatios { index: "paged", best_peer: "a", events: 1.5, lookup: [2.0, 1.0, 1.0, 4.0] };
     assert_eq!(ratios, expected);
 }
 
@@ -91,7 +95,7 @@ fn lines_have_the_promised_shape() {
     });
     assert_eq!(line("churn", 64, &rows[3]), expected);
     let expected = serde_json::json!({
-        "corpus": "churn", "workers": 64, "best_peer": "fast",
+        "corpus": "churn", "workers": 64, "index": "paged", "best_peer": "fast",
         "best_exact_peer": { "index": "exact", "block_ops": 6.0 },
         "ratio": { "block_ops": 3.0, "lookup_p50": 0.5, "lookup_p99": 0.5, "bytes": 0.5 },
     });
@@ -104,12 +108,25 @@ fn lines_have_the_promised_shape() {
     });
     assert_eq!(concurrent_line("churn", 8, &rows[2]), expected);
     let expected = serde_json::json!({
-        "kind": "concurrent", "corpus": "churn", "workers": 8, "best_peer": "a",
+        "kind": "concurrent", "corpus": "churn", "workers": 8, "index": "paged", "best_peer": "a",
         "ratio": {
             "events": 1.5, "lookup_p50": 2.0, "lookup_p99": 1.0, "lookup_p999": 1.0, "lookup_max": 4.0,
         },
     });
     assert_eq!(concurrent_ratio_line("churn", 8, &ConcurrentRatios::of(&rows).unwrap()), expected);
+    let row = RelayRow {
+        index: "paged-relay",
+        events_per_s: 1e6,
+        event_blocks_per_s: 3e7,
+        runs_per_event: 1.25,
+        bytes_per_held_block: 30.0,
+    };
+    let expected = serde_json::json!({
+        "kind": "relay", "corpus": "churn", "workers": 8, "index": "paged-relay",
+        "events_per_s": 1e6, "event_blocks_per_s": 3e7, "runs_per_event": 1.25, "bytes_per_held_block": 30.0,
+    });
+    assert_eq!(relay_line("churn", 8, &row), expected);
+    assert!(relay_table(&row).contains("paged-relay"));
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Subject for Chain {
     const NAME: &'static str = "kv-index chain";
     const OWNER: Owner = Owner::Peer;
     type Event = Event;
+    type Builder = ();
     type Finder = ChainFinder;
 
     fn open(workers: u32) -> Self {
@@ -108,7 +109,7 @@ impl Subject for Chain {
         &self.index
     }
 
-    fn event(change: Change<'_>) -> Event {
+    fn event((): &mut (), change: Change<'_>) -> Event {
         let name = |name: &kv_router_types::ExternalSequenceHash| SequenceHash(name.get());
         match change {
             Change::Store { worker, parent, blocks } => {

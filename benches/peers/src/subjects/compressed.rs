@@ -95,6 +95,7 @@ impl Subject for CompressedTree {
     const NAME: &'static str = "dynamo compressed";
     const OWNER: Owner = Owner::Peer;
     type Event = Event;
+    type Builder = ();
     type Finder = CompressedFinder;
 
     fn open(workers: u32) -> Self {
@@ -106,7 +107,7 @@ impl Subject for CompressedTree {
         &self.finder
     }
 
-    fn event(change: Change<'_>) -> Event {
+    fn event((): &mut (), change: Change<'_>) -> Event {
         match change {
             Change::Replace { worker } => Event::Replace(worker),
             other => Event::Event(Some(dynamo::event(other))),
@@ -221,7 +222,8 @@ impl Script<CompressedTree> for Nothing {
         }
         self.left -= 1;
         batch.extend(
-            (0..self.events).map(|_| CompressedTree::event(Change::Remove { worker: 0, names: &[] })),
+            (0..self.events)
+                .map(|_| CompressedTree::event(&mut (), Change::Remove { worker: 0, names: &[] })),
         );
         self.started = Some(self.clock.start());
         true

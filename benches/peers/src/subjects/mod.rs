@@ -9,6 +9,7 @@ mod chain;
 mod compressed;
 mod dynamo;
 mod paged;
+mod paged_ids;
 mod positional;
 mod radix;
 mod roster;
@@ -18,7 +19,8 @@ use kv_router_types::LocalBlockHash;
 
 pub use chain::Chain;
 pub use compressed::CompressedTree;
-pub use paged::Paged;
+pub use paged::{Paged, event as paged_event};
+pub use paged_ids::{PagedIds, Relays};
 pub use positional::Positional;
 pub use radix::Radix;
 pub use roster::{Entry, ROSTER};
@@ -52,6 +54,8 @@ pub trait Subject: Sized + 'static {
     const OWNER: Owner;
     /// An event in its own owned form.
     type Event: Send + 'static;
+    /// What the sender of its events has to remember. Not part of the index.
+    type Builder: Default + Send + 'static;
     /// Its reading side.
     type Finder: Find;
 
@@ -61,8 +65,8 @@ pub trait Subject: Sized + 'static {
     /// Its reading side.
     fn finder(&self) -> &Self::Finder;
 
-    /// Untimed: brings a change into its own form.
-    fn event(change: Change<'_>) -> Self::Event;
+    /// Untimed: brings a change into its own form. Changes come in the order of the stream.
+    fn event(builder: &mut Self::Builder, change: Change<'_>) -> Self::Event;
 
     /// Timed: applies an event, which lookups see from then on. Refusals are part of the traffic, wrong answers show
     /// them. What is left of the event is dropped off the clock.

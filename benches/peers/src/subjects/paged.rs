@@ -37,6 +37,7 @@ impl Subject for Paged {
     const NAME: &'static str = "paged";
     const OWNER: Owner = Owner::Us;
     type Event = (u32, KvEvent);
+    type Builder = ();
     type Finder = PagedIndex;
 
     fn open(workers: u32) -> Self {
@@ -50,7 +51,7 @@ impl Subject for Paged {
         &self.index
     }
 
-    fn event(change: Change<'_>) -> Self::Event {
+    fn event((): &mut (), change: Change<'_>) -> Self::Event {
         event(change)
     }
 
@@ -67,7 +68,7 @@ pub(super) fn rank(worker: u32) -> WorkerRank {
 }
 
 /// Our event. A worker that is replaced is a cleared one to us: its number lives on.
-pub(super) fn event(change: Change<'_>) -> (u32, KvEvent) {
+pub fn event(change: Change<'_>) -> (u32, KvEvent) {
     match change {
         Change::Store { worker, parent, blocks } => {
             (worker, KvEvent::Stored { tier: Tier::Device, parent, blocks: blocks.to_vec() })

@@ -62,6 +62,7 @@ impl Subject for Positional {
     const NAME: &'static str = "dynamo positional";
     const OWNER: Owner = Owner::Peer;
     type Event = Option<RouterEvent>;
+    type Builder = ();
     type Finder = PositionalFinder;
 
     fn open(workers: u32) -> Self {
@@ -74,7 +75,7 @@ impl Subject for Positional {
         &self.index
     }
 
-    fn event(change: Change<'_>) -> Self::Event {
+    fn event((): &mut (), change: Change<'_>) -> Self::Event {
         Some(dynamo::event(change))
     }
 

@@ -33,6 +33,7 @@ impl Subject for Radix {
     const NAME: &'static str = "radix";
     const OWNER: Owner = Owner::Us;
     type Event = (u32, KvEvent);
+    type Builder = ();
     type Finder = RadixTree;
 
     fn open(_workers: u32) -> Self {
@@ -43,7 +44,7 @@ impl Subject for Radix {
         &self.0
     }
 
-    fn event(change: Change<'_>) -> Self::Event {
+    fn event((): &mut (), change: Change<'_>) -> Self::Event {
         paged::event(change)
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::{Chain, CompressedTree, Concurrent, Owner, Paged, Positional, Radix, Subject, Tree};
+use super::{Chain, CompressedTree, Concurrent, Owner, Paged, PagedIds, Positional, Radix, Subject, Tree};
 use crate::clock::Clock;
 use crate::corpus::Corpus;
 use crate::duel::{Duelled, duel};
@@ -46,8 +46,9 @@ impl Entry {
 }
 
 /// Ours, the one that ratios are about, comes first.
-pub const ROSTER: [Entry; 6] = [
+pub const ROSTER: [Entry; 7] = [
     Entry::concurrent::<Paged>(),
+    Entry::concurrent::<PagedIds>(),
     Entry::alone::<Radix>(),
     Entry::concurrent::<Chain>(),
     Entry::concurrent::<CompressedTree>(),

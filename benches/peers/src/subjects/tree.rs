@@ -42,6 +42,7 @@ impl Subject for Tree {
     const NAME: &'static str = "dynamo radix";
     const OWNER: Owner = Owner::Peer;
     type Event = Option<RouterEvent>;
+    type Builder = ();
     type Finder = RadixTree;
 
     fn open(_workers: u32) -> Self {
@@ -52,7 +53,7 @@ impl Subject for Tree {
         &self.0
     }
 
-    fn event(change: Change<'_>) -> Self::Event {
+    fn event((): &mut (), change: Change<'_>) -> Self::Event {
         Some(dynamo::event(change))
     }
 

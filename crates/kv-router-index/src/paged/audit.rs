@@ -4,9 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use kv_router_types::{ExternalSequenceHash, WorkerRank};
 
-use super::blocks::{self, Blocks};
 use super::holders;
 use super::lane::Lane;
+use super::locals::{self, Locals};
 use super::shared::Shared;
 use super::words::{Entry, ROOT};
 use crate::sync::atomic::Ordering;
@@ -124,7 +124,7 @@ impl Shared {
     fn audit_lane(&self, lane: &Lane, faults: &mut Vec<Fault>) -> usize {
         let rank = lane.rank;
         let (mut records, mut held) = (0, 0);
-        for (at, record) in lane.records.iter().enumerate().filter(|(_, record)| record.page != ROOT) {
+        for record in lane.records.iter().filter(|record| record.page != ROOT) {
             records += 1;
             held += record.held.count();
             let page = record.page;
@@ -140,19 +140,23 @@ impl Shared {
             if record.entry != entry || listed != Some(entry) || !is_known || record.is_dirty {
                 faults.push(Fault::Hold { rank, page });
             }
-            for offset in record.held.iter() {
-                let name = record.names[offset];
-                if lane.place_of(name) != Some((at, offset)) {
-                    faults.push(Fault::Name { rank, name: ExternalSequenceHash::new(name) });
-                }
-            }
         }
-        if held != lane.names.len() {
-            faults.push(Fault::NameCount { rank, held, known: lane.names.len() });
+        let mut places = FxHashSet::default();
+        lane.each_name(&mut |name, place| {
+            let record = lane.records.get(place.record()).filter(|record| record.page != ROOT);
+            let is_held = record.is_some_and(|record| record.held.contains(place.offset()));
+            // Every place has one first name, so that as many names as places mean a name for each.
+            let is_only = places.insert(place);
+            if !is_held || !is_only || lane.place_of(name) != Some(place) {
+                faults.push(Fault::Name { rank, name: ExternalSequenceHash::new(name) });
+            }
+        });
+        let known = lane.len() - lane.twins.len();
+        if held != known || held != places.len() {
+            faults.push(Fault::NameCount { rank, held, known });
         }
         for (name, place, tiers) in lane.twins.iter() {
-            let record = &lane.records[place.record()];
-            let is_second = record.held.contains(place.offset()) && record.names[place.offset()] != name;
+            let is_second = places.contains(&place) && lane.place_of(name).is_none();
             if !is_second || tiers.is_empty() {
                 faults.push(Fault::Name { rank, name: ExternalSequenceHash::new(name) });
             }
@@ -183,7 +187,7 @@ impl Shared {
                     && parent.may_continue_at(offset)
                     && (offset == len || pages.local(parent, offset).get() != first);
             }
-            if !is_placed || shape.len() > blocks::room(header.content().extent()) {
+            if !is_placed || shape.len() > locals::room(header.content().extent()) {
                 faults.push(Fault::Place { page });
             }
         }
@@ -203,7 +207,7 @@ impl Shared {
                 slots.insert(entry.slot());
             });
             let len = locked.shape().len();
-            if !Blocks::of(&pages.lines, &locked).has_keys(len, &pages.keys) {
+            if !Locals::of(&pages.lines, &locked).has_keys(len, &pages.keys) {
                 faults.push(Fault::Keys { page });
             }
             holds += entries;

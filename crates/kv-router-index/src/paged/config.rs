@@ -13,6 +13,9 @@ pub struct PagedConfig {
     /// The most names that one rank may hold, 1 to 4,194,304. A store above it is
     /// [`RankFull`](crate::ApplyError::RankFull). Default: the most.
     pub max_names_per_rank: usize,
+    /// The numbers that a rank may give its blocks, for ranks that have an [`IdWriter`](super::IdWriter): those below
+    /// this, 1 to 4,194,304. A store with a greater one is [`OutOfRange`](super::IdError::OutOfRange). Default: 1,048,576.
+    pub max_ids_per_rank: usize,
     /// The most blocks in pages, shared by all ranks, 1 to 536,870,912. A store above it is
     /// [`IndexFull`](crate::ApplyError::IndexFull). Default: 268,435,456.
     pub max_nodes: usize,
@@ -33,6 +36,7 @@ impl PagedConfig {
             _ => Ok(()),
         };
         field("max_names_per_rank", self.max_names_per_rank, MAX_NAMES)?;
+        field("max_ids_per_rank", self.max_ids_per_rank, MAX_NAMES)?;
         field("max_nodes", self.max_nodes, Self::MAX_NODES)?;
         field("max_ranks", self.max_ranks, MAX_SLOTS)
     }
@@ -40,7 +44,13 @@ impl PagedConfig {
 
 impl Default for PagedConfig {
     fn default() -> Self {
-        Self { max_names_per_rank: 1 << 22, max_nodes: 1 << 28, max_ranks: 1 << 17, hash_seed: 0x6b76_2d72 }
+        Self {
+            max_names_per_rank: 1 << 22,
+            max_ids_per_rank: 1 << 20,
+            max_nodes: 1 << 28,
+            max_ranks: 1 << 17,
+            hash_seed: 0x6b76_2d72,
+        }
     }
 }
 

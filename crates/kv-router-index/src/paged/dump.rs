@@ -25,12 +25,10 @@ fn dump_lane(pages: &Pages, lane: &Lane, emit: &mut dyn FnMut(WorkerRank, KvEven
     let ways = Ways::new(pages, lane);
     let id = |record: usize, offset: usize| ways.numbers[&lane.records[record].page] * BLOCKS + offset as u32;
     let mut held: Vec<Held> = Vec::with_capacity(lane.len());
-    for (at, record) in lane.records.iter().enumerate() {
-        for offset in record.held.iter() {
-            let name = ExternalSequenceHash::new(record.names[offset]);
-            held.push((id(at, offset), name, record.tiers(offset)));
-        }
-    }
+    lane.each_name(&mut |name, place| {
+        let tiers = lane.records[place.record()].tiers(place.offset());
+        held.push((id(place.record(), place.offset()), ExternalSequenceHash::new(name), tiers));
+    });
     let twins = lane.twins.iter();
     held.extend(twins.map(|(name, place, tiers)| {
         (id(place.record(), place.offset()), ExternalSequenceHash::new(name), tiers)

@@ -2,8 +2,8 @@
 
 use kv_router_types::LocalBlockHash;
 
-use super::blocks::{Blocks, Query};
 use super::holders;
+use super::locals::{Locals, Query};
 use super::shared::Shared;
 use super::words::ROOT;
 
@@ -59,7 +59,7 @@ impl Shared {
         while let Some(first) = query.get(before) {
             let Some((page, header, _)) = self.pages.child(parent, offset, first.get()) else { break };
             let page_blocks = header.shape().len();
-            let common = Blocks::of(&self.pages.lines, header).common(
+            let common = Locals::of(&self.pages.lines, header).common(
                 page_blocks,
                 Query { locals: &query[before..], keys: &[] },
                 &self.pages.keys,

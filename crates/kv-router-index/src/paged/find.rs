@@ -6,8 +6,8 @@
 
 use kv_router_types::Tier;
 
-use super::blocks::{Blocks, Query};
 use super::holders;
+use super::locals::{Locals, Query};
 use super::page::State;
 use super::ranks::Ranks;
 use super::shared::Shared;
@@ -55,7 +55,7 @@ impl Shared {
                     break;
                 }
                 let blocks =
-                    Blocks::of(&self.pages.lines, &page).common(page.shape().len(), rest, &self.pages.keys);
+                    Locals::of(&self.pages.lines, &page).common(page.shape().len(), rest, &self.pages.keys);
                 (parent, offset, rest) = (page.page(), blocks, rest.behind(blocks));
                 locked.push(page);
             }
@@ -83,7 +83,7 @@ impl Shared {
             let Some((page, header, state)) = pages.child(parent, offset, first.get()) else { break };
             let shape = header.shape();
             let blocks =
-                Blocks::of(&pages.lines, header).common(shape.len(), query.behind(depth), &pages.keys);
+                Locals::of(&pages.lines, header).common(shape.len(), query.behind(depth), &pages.keys);
             if shape.len() == 0 {
                 // Nobody holds any of it, and its last writer is about to free it.
                 break;

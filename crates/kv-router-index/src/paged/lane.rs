@@ -1,13 +1,16 @@
 //! What belongs to one rank's writer alone: names, records, and how events change them.
 
+mod calls;
 mod enter;
 mod leave;
 mod moved;
+mod numbered;
 mod tails;
 mod walk;
 
 use kv_router_types::{ExternalSequenceHash, KvEvent, StoredBlock, Tier, TierSet, WorkerRank};
 
+use super::ids::Ids;
 use super::names::{Names, Place};
 use super::page_map::PageMap;
 use super::record::Record;
@@ -15,6 +18,7 @@ use super::shared::Shared;
 use super::table::Seat;
 use super::twins::Twins;
 use crate::{Applied, ApplyError};
+use calls::ByName;
 use leave::Direction;
 use tails::Tails;
 use walk::Job;
@@ -31,7 +35,11 @@ pub(super) struct Lane {
     pub(super) records: Vec<Record>,
     free_records: Vec<u32>,
     by_page: PageMap,
+    /// Empty in a rank whose blocks have numbers.
     pub(super) names: Names,
+    /// Places by number, in a rank whose blocks have numbers instead of names. What is called a name elsewhere in a lane
+    /// is a number then.
+    pub(super) ids: Option<Ids>,
     pub(super) twins: Twins,
     /// Where stores ended: where others will most likely go on.
     tails: Tails,
@@ -76,6 +84,7 @@ impl Lane {
             free_records: Vec::new(),
             by_page: PageMap::default(),
             names: Names::default(),
+            ids: None,
             twins: Twins::default(),
             tails: Tails::default(),
             next_removed: Place::default(),
@@ -91,12 +100,13 @@ impl Lane {
 
     /// Names held.
     pub(super) fn len(&self) -> usize {
-        self.names.len() + self.twins.len()
+        self.names.len() + self.ids.as_ref().map_or(0, Ids::len) + self.twins.len()
     }
 
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
         self.names.bytes()
+            + self.ids.as_ref().map_or(0, Ids::bytes)
             + self.records.capacity() * size_of::<Record>()
             + self.records.iter().map(Record::bytes).sum::<usize>()
             + self.by_page.bytes()
@@ -107,15 +117,18 @@ impl Lane {
         self.by_page.get(page, &self.records).map(|record| &self.records[record as usize])
     }
 
-    /// Where the table says that a name is: record and offset.
-    pub(super) fn place_of(&self, name: u64) -> Option<(usize, usize)> {
-        let place = self.find(name)?;
-        Some((place.record(), place.offset()))
+    /// Where the table says that a name is.
+    pub(super) fn place_of(&self, name: u64) -> Option<Place> {
+        self.find(name)
     }
 
     /// Applies one event.
     pub(super) fn apply(&mut self, shared: &Shared, event: &KvEvent) -> Result<Applied, ApplyError> {
         match event {
+            KvEvent::Stored { .. } if self.ids.is_some() => Err(ApplyError::NumberedRank),
+            KvEvent::Removed { blocks, .. } if self.ids.is_some() => {
+                Ok(Applied { unknown: blocks.len() as u64, ..Applied::default() })
+            }
             KvEvent::Stored { tier, parent, blocks } => self.store(shared, *tier, *parent, blocks),
             KvEvent::Removed { tier, blocks } => Ok(self.remove(shared, *tier, blocks)),
             KvEvent::Cleared => Ok(self.clear(shared)),
@@ -142,12 +155,14 @@ impl Lane {
                 return Err(error);
             }
         };
+        let calls = ByName(blocks);
         let mut applied = Applied::default();
         if entered.known > 0 {
-            applied.moved = self.release_moved(shared, parent, blocks);
+            applied.moved = self.release_moved(shared, parent, &calls, blocks);
         }
         let is_simple = entered.known == 0 && tier == Tier::Device;
-        self.walk(&Job { pages: &shared.pages, slot, tier, blocks, is_simple }, parent, &mut applied);
+        let job = Job { pages: &shared.pages, slot, tier, blocks, calls, is_simple };
+        self.walk(&job, parent, &mut applied);
         self.copies += applied.stored;
         applied.stored -= applied.moved;
         Ok(applied)
@@ -156,7 +171,27 @@ impl Lane {
     /// The place of a first name.
     #[inline(always)]
     fn find(&self, name: u64) -> Option<Place> {
-        self.names.find(self.names.home(name), name, &self.records)
+        match &self.ids {
+            None => self.names.find(self.names.home(name), name, &self.records),
+            Some(ids) => ids.get(name),
+        }
+    }
+
+    /// Gives a name that is not in use to a place.
+    fn call(&mut self, name: u64, place: Place) {
+        match &mut self.ids {
+            None => self.names.insert(self.names.home(name), place),
+            // A number in use is below the limit, and that fits.
+            Some(ids) => ids.set_run(name as u32, place, 1),
+        }
+    }
+
+    /// Every first name with its place, in no order.
+    pub(super) fn each_name(&self, each: &mut dyn FnMut(u64, Place)) {
+        match &self.ids {
+            None => each_name(&self.records, each),
+            Some(ids) => ids.iter().for_each(|(id, place)| each(id, place)),
+        }
     }
 
     /// The place of any name.

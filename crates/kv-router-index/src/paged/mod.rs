@@ -64,7 +64,7 @@
 //! event, one page, one entry, one allocation.
 //! `docs/locking.md` in the repository says which model checks which claim.
 mod audit;
-mod blocks;
+mod block;
 mod branches;
 mod chunks;
 mod config;
@@ -74,14 +74,19 @@ mod explain;
 mod find;
 mod held;
 mod holders;
+mod id;
+mod id_writer;
+mod ids;
 mod lane;
 mod lines;
+mod locals;
 mod names;
 mod page;
 mod page_map;
 mod pages;
 mod ranks;
 mod record;
+mod relay;
 mod shared;
 mod sizes;
 mod slots;
@@ -100,7 +105,10 @@ use kv_router_types::{KvEvent, LocalBlockHash, WorkerId, WorkerRank};
 pub use audit::Fault;
 pub use config::{PagedConfig, PagedConfigError};
 pub use explain::{MemoryUse, PathStep};
-pub use writer::{RankWriter, WriterTaken};
+pub use id::{BlockId, BlockRun, IdError, IdEvent};
+pub use id_writer::IdWriter;
+pub use relay::{BlockIds, Translated};
+pub use writer::{RankWriter, TakenBy, WriterTaken};
 
 pub(crate) use find::Scratch;
 
@@ -110,7 +118,7 @@ use crate::{
     Applied, ApplyError, ApplyEvents, Certainty, DumpEvents, FindOptions, Inspect, Occupancy, Overlaps,
     PrefixIndex,
 };
-use blocks::Query;
+use locals::Query;
 use shared::Shared;
 
 /// The index. A clone is a handle of the same index. See the [module documentation](self).
@@ -139,9 +147,21 @@ impl PagedIndex {
     ///
     /// # Errors
     ///
-    /// [`WriterTaken`] while another one exists.
+    /// [`WriterTaken`] while another one exists, or the rank holds blocks by number.
     pub fn writer(&self, rank: WorkerRank) -> Result<RankWriter, WriterTaken> {
         RankWriter::new(Arc::clone(&self.shared), rank)
+    }
+
+    /// The one writer of a rank whose blocks come with numbers instead of names: see [`IdWriter`].
+    ///
+    /// As long as it exists, or the rank holds something by number, the rank takes no names: a store by name is
+    /// [`NumberedRank`](ApplyError::NumberedRank), and the names of a removal are unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`WriterTaken`] while another writer exists, or the rank holds blocks by name.
+    pub fn id_writer(&self, rank: WorkerRank) -> Result<IdWriter, WriterTaken> {
+        IdWriter::new(Arc::clone(&self.shared), rank)
     }
 
     /// Takes apart up to `budget` page holds of ranks that were cleared; how many it did. Every event does a few
@@ -185,7 +205,7 @@ impl PagedIndex {
             if lane.is_dead {
                 continue;
             }
-            let result = self.shared.apply(&mut lane, event);
+            let result = self.shared.change(&mut lane, |lane| lane.apply(&self.shared, event));
             self.shared.release_if_empty(&cell, &mut lane);
             return result;
         }

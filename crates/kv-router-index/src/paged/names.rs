@@ -38,6 +38,17 @@ impl Place {
         (self.0 & ((1 << OFFSET) - 1)) as usize
     }
 
+    /// The place in one word; no place has only ones.
+    #[inline]
+    pub(super) const fn to_word(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) const fn from_word(word: u32) -> Self {
+        Self(word)
+    }
+
     /// The place of the next block, or one `step` further, in the same record.
     #[inline]
     pub(super) const fn after(self, step: usize) -> Self {
@@ -233,7 +244,7 @@ impl Names {
 
 /// Engines choose names, mostly by hashing; small numbers and multiples of anything must do as well.
 #[inline(always)]
-fn spread(name: u64) -> u64 {
+pub(super) fn spread(name: u64) -> u64 {
     (name ^ name >> 32).wrapping_mul(SPREAD)
 }
 

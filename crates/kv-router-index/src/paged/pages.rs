@@ -1,11 +1,12 @@
 //! The tree of pages that all ranks share, and every change of its shape.
 
-use kv_router_types::{LocalBlockHash, StoredBlock};
+use kv_router_types::LocalBlockHash;
 
-use super::blocks::{self, Blocks, Keys};
+use super::block::Block;
 use super::branches::Branches;
 use super::edges::{EdgeHash, Edges};
 use super::lines::{Lines, class_for, class_words};
+use super::locals::{self, Keys, Locals};
 use super::page::{Header, Headers, Locked, State};
 use super::tiers::TierRecords;
 use super::touch::touch;
@@ -88,7 +89,7 @@ impl Pages {
 
     /// The local hash at `at`. Only for blocks that somebody keeps from going away.
     pub(super) fn local(&self, header: &Header, at: usize) -> LocalBlockHash {
-        Blocks::of(&self.lines, header).get(at)
+        Locals::of(&self.lines, header).get(at)
     }
 
     /// Reads what going on at that offset of a page will need. Nothing depends on what is there.
@@ -98,43 +99,43 @@ impl Pages {
             touch(|| {
                 let header = self.headers.at(page);
                 let extent = header.content().extent();
-                let exists = at < blocks::room(extent);
-                exists.then(|| Blocks::new(&self.lines, header, extent).get(at))
+                let exists = at < locals::room(extent);
+                exists.then(|| Locals::new(&self.lines, header, extent).get(at))
             });
         }
     }
 
     /// How many of the page's blocks from `at` on are the same as `wanted`.
     #[inline]
-    pub(super) fn common(&self, header: &Header, at: usize, wanted: &[StoredBlock]) -> usize {
-        Blocks::of(&self.lines, header).common_from(at, header.shape().len(), wanted)
+    pub(super) fn common(&self, header: &Header, at: usize, wanted: &[impl Block]) -> usize {
+        Locals::of(&self.lines, header).common_from(at, header.shape().len(), wanted)
     }
 
     /// Follows `blocks` from `at` on in a locked page, then appends what the page has room for. How many blocks of
     /// the page are now the same as `blocks`; 0 when the first belongs into a page of its own.
-    pub(super) fn follow(&self, page: &mut Locked<'_>, at: usize, blocks: &[StoredBlock]) -> usize {
+    pub(super) fn follow(&self, page: &mut Locked<'_>, at: usize, blocks: &[impl Block]) -> usize {
         let len = page.shape().len();
         let same = if at < len { self.common(page, at, blocks) } else { 0 };
         let rest = &blocks[same..];
         if at + same < len || rest.is_empty() || len == PAGE_BLOCKS {
             return same;
         }
-        if page.may_continue_at(len) && self.child(page.page(), len, rest[0].local.get()).is_some() {
+        if page.may_continue_at(len) && self.child(page.page(), len, rest[0].local()).is_some() {
             return same;
         }
         same + self.append(page, rest)
     }
 
     /// Appends as many blocks as there is room for.
-    fn append(&self, page: &mut Locked<'_>, blocks: &[StoredBlock]) -> usize {
+    fn append(&self, page: &mut Locked<'_>, blocks: &[impl Block]) -> usize {
         let (shape, content) = (page.shape(), page.content());
         let count = blocks.len().min(PAGE_BLOCKS - shape.len());
         let len = shape.len() + count;
         let mut extent = content.extent();
-        if len > blocks::room(extent) {
+        if len > locals::room(extent) {
             extent = self.move_content(page, len);
         }
-        Blocks::new(&self.lines, page, extent).write(shape.len(), &blocks[..count], &self.keys);
+        Locals::new(&self.lines, page, extent).write(shape.len(), &blocks[..count], &self.keys);
         page.set_shape(shape.with_len(len));
         self.nodes.fetch_add(count, Ordering::Relaxed);
         count
@@ -143,8 +144,8 @@ impl Pages {
     /// Moves the content to an extent for `len` blocks; what fits is copied.
     fn move_content(&self, page: &mut Locked<'_>, len: usize) -> Extent {
         let old = page.content().extent();
-        let new = blocks::allocate(&self.lines, len);
-        Blocks::new(&self.lines, page, old).copy_rest(Blocks::new(&self.lines, page, new));
+        let new = locals::allocate(&self.lines, len);
+        Locals::new(&self.lines, page, old).copy_rest(Locals::new(&self.lines, page, new));
         page.set_content(page.content().with_extent(new));
         page.bump();
         self.lines.free(old);
@@ -158,11 +159,11 @@ impl Pages {
         &self,
         mut parent: Option<&mut Locked<'_>>,
         offset: usize,
-        blocks: &[StoredBlock],
+        blocks: &[impl Block],
         holder: impl Fn(usize) -> Entry,
     ) -> Opened<'_> {
         let at = parent.as_ref().map_or(ROOT, |parent| parent.page());
-        let first = blocks[0].local.get();
+        let first = blocks[0].local();
         let hash = self.hash(at, offset, first);
         let may_exist = parent.as_ref().is_none_or(|parent| parent.may_continue_at(offset));
         loop {
@@ -176,8 +177,8 @@ impl Pages {
             }
             let count = blocks.len().min(PAGE_BLOCKS);
             let mut page = self.headers.allocate();
-            let extent = blocks::allocate(&self.lines, count);
-            Blocks::new(&self.lines, &page, extent).write(0, &blocks[..count], &self.keys);
+            let extent = locals::allocate(&self.lines, count);
+            Locals::new(&self.lines, &page, extent).write(0, &blocks[..count], &self.keys);
             page.revive(Shape::new(at, offset, count), Content::new(extent, 0));
             page.add_holder(&self.lines, holder(count));
 
@@ -213,7 +214,7 @@ impl Pages {
         page.bump();
         self.nodes.fetch_sub(shape.len() - end, Ordering::Relaxed);
         let has = class_words(page.content().extent().class);
-        let needs = match blocks::words_for(end) {
+        let needs = match locals::words_for(end) {
             0 => 0,
             words => class_words(class_for(words)),
         };

@@ -16,10 +16,11 @@ const HOLE: u64 = 0;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Record {
-    /// The name of each held block, by offset, and [`HOLE`] where none is. Beyond the last held block anything.
+    /// The name of each held block, by offset, and [`HOLE`] where none is. Beyond the last held block anything. Empty in
+    /// a rank whose blocks have numbers.
     pub(super) names: Vec<u64>,
     pub(super) held: Held,
-    /// The tiers of each name, as long as `names`; none when every name is on the device alone.
+    /// The tiers of each name, the device where it is too short; none when every name is on the device alone.
     tiers: Option<Box<Tiers>>,
     /// What readers see.
     pub(super) entry: Entry,
@@ -78,8 +79,10 @@ impl Record {
     #[inline]
     pub(super) fn give_up(&mut self, from: usize, count: usize) {
         self.held.remove_range(from, count);
-        if from < self.held.end() {
-            self.names[from..from + count].fill(HOLE);
+        if from < self.held.end()
+            && let Some(names) = self.names.get_mut(from..from + count)
+        {
+            names.fill(HOLE);
         }
     }
 
@@ -126,7 +129,9 @@ impl Record {
             return;
         }
         let all = &mut self.tiers.get_or_insert_default().0;
-        all.resize(self.names.len(), DEVICE);
+        if all.len() <= at {
+            all.resize(self.held.end().max(at + 1), DEVICE);
+        }
         all[at] = tiers;
     }
 

@@ -4,16 +4,16 @@ use kv_router_types::WorkerRank;
 use rustc_hash::FxHashMap;
 
 use super::config::PagedConfig;
+use super::id::IdError;
 use super::lane::Lane;
 use super::pages::Pages;
 use super::record::Record;
 use super::sizes::{AT_ONCE, SLICE};
 use super::slots::Slots;
 use super::words::ROOT;
+use crate::ApplyError;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, RwLock};
-use crate::{Applied, ApplyError};
-use kv_router_types::KvEvent;
 
 /// The index behind its handles.
 pub(super) struct Shared {
@@ -33,8 +33,33 @@ pub(super) struct Shared {
 /// One rank's lane and who may write to it.
 pub(super) struct LaneCell {
     pub(super) lane: Mutex<Lane>,
-    /// Whether a [`RankWriter`](super::RankWriter) exists.
+    /// Whether a writer of either kind exists.
     pub(super) is_taken: AtomicBool,
+}
+
+/// A limit that a store would pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Full {
+    Rank { limit: usize },
+    Index { limit: usize },
+}
+
+impl From<Full> for ApplyError {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Rank { limit } => Self::RankFull { limit },
+            Full::Index { limit } => Self::IndexFull { limit },
+        }
+    }
+}
+
+impl From<Full> for IdError {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Rank { limit } => Self::RankFull { limit },
+            Full::Index { limit } => Self::IndexFull { limit },
+        }
+    }
 }
 
 struct Grave {
@@ -79,14 +104,14 @@ impl Shared {
         self.lanes.read().values().map(Arc::clone).collect()
     }
 
-    /// Applies an event to a lane and keeps the counts.
+    /// Changes a lane and keeps the counts.
     #[inline]
-    pub(super) fn apply(&self, lane: &mut Lane, event: &KvEvent) -> Result<Applied, ApplyError> {
+    pub(super) fn change<R>(&self, lane: &mut Lane, change: impl FnOnce(&mut Lane) -> R) -> R {
         if self.buried.load(Ordering::Relaxed) > 0 {
             self.reclaim(SLICE);
         }
         let (names, twins) = (lane.len(), lane.twins.len());
-        let result = lane.apply(self, event);
+        let result = change(lane);
         let now = lane.len();
         // Wraps around for what became less.
         if now != names {
@@ -115,7 +140,7 @@ impl Shared {
     }
 
     /// A slot for a rank that begins to hold something.
-    pub(super) fn allocate_slot(&self, rank: WorkerRank) -> Result<u32, ApplyError> {
+    pub(super) fn allocate_slot(&self, rank: WorkerRank) -> Result<u32, Full> {
         let limit = self.config.max_ranks;
         loop {
             if let Some(slot) = self.slots.allocate(rank, limit) {
@@ -123,7 +148,7 @@ impl Shared {
             }
             // Cleared ranks keep their slots until their pages are reclaimed.
             if self.reclaim(AT_ONCE) == 0 {
-                return Err(ApplyError::IndexFull { limit });
+                return Err(Full::Index { limit });
             }
         }
     }

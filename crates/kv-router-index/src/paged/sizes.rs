@@ -34,6 +34,8 @@ mod chosen {
     pub(in crate::paged) const BRANCH_CHUNK: usize = 1024;
     pub(in crate::paged) const TIER_CHUNK: usize = 64;
     pub(in crate::paged) const SLOT_CHUNK: usize = 256;
+    /// Numbers in one piece of a rank's array of places.
+    pub(in crate::paged) const ID_CHUNK: usize = 1024;
     /// Slots under one word of a set.
     pub(in crate::paged) const SLOT_BITS: usize = 64;
 
@@ -69,6 +71,7 @@ mod chosen {
     pub(in crate::paged) const TIER_CHUNK: usize = 1;
     pub(in crate::paged) const SLOT_CHUNK: usize = 2;
     pub(in crate::paged) const SLOT_BITS: usize = 64;
+    pub(in crate::paged) const ID_CHUNK: usize = 2;
 
     pub(in crate::paged) const SEGMENTS: usize = 1;
     pub(in crate::paged) const SEGMENT_SIZES: usize = 4;

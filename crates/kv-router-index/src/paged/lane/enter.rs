@@ -5,8 +5,9 @@ use rustc_hash::FxHashSet;
 
 use super::{AHEAD, Lane, Named, each_name};
 use crate::ApplyError;
+use crate::paged::block::Block;
 use crate::paged::names::{Clue, Place};
-use crate::paged::shared::Shared;
+use crate::paged::shared::{Full, Shared};
 use crate::paged::table::{Home, Seat};
 
 /// What the names of a store are.
@@ -151,36 +152,40 @@ impl Lane {
             None => None,
             Some(parent) => Some(self.parent(parent.get()).ok_or(ApplyError::UnknownParent { parent })?),
         };
-        self.check_limits(shared, parent, blocks, entered.known)?;
-        let slot = match self.slot {
-            Some(slot) => slot,
-            None if blocks.is_empty() => 0,
-            None => shared.allocate_slot(self.rank)?,
-        };
-        if !blocks.is_empty() {
-            self.slot = Some(slot);
-        }
-        Ok((slot, parent))
+        // New names are counted already.
+        self.check_limits(shared, parent, blocks, entered.known, self.len())?;
+        Ok((self.take_slot(shared, blocks.is_empty())?, parent))
     }
 
-    fn check_limits(
+    /// The slot of the rank, taken when it begins to hold something.
+    #[inline]
+    pub(super) fn take_slot(&mut self, shared: &Shared, is_nothing: bool) -> Result<u32, Full> {
+        match self.slot {
+            Some(slot) => Ok(slot),
+            None if is_nothing => Ok(0),
+            None => Ok(*self.slot.insert(shared.allocate_slot(self.rank)?)),
+        }
+    }
+
+    /// What the limits say to a store of blocks of which `known` have names already, and `len` names after it.
+    pub(super) fn check_limits(
         &self,
         shared: &Shared,
         parent: Option<Place>,
-        blocks: &[StoredBlock],
+        blocks: &[impl Block],
         known: usize,
-    ) -> Result<(), ApplyError> {
+        len: usize,
+    ) -> Result<(), Full> {
         let limit = shared.config.max_names_per_rank;
-        // New names are counted already.
-        if self.len() > limit && known < blocks.len() {
-            return Err(ApplyError::RankFull { limit });
+        if len > limit && known < blocks.len() {
+            return Err(Full::Rank { limit });
         }
         let (limit, nodes) = (shared.config.max_nodes, shared.pages.nodes());
         if nodes + blocks.len() > limit {
             let spans = self.trace(&shared.pages, parent, blocks);
             let exist: usize = spans.iter().map(|span| span.count).sum();
             if nodes + blocks.len() - exist > limit {
-                return Err(ApplyError::IndexFull { limit });
+                return Err(Full::Index { limit });
             }
         }
         Ok(())

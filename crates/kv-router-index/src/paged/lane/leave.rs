@@ -4,6 +4,7 @@ use kv_router_types::{ExternalSequenceHash, Tier};
 
 use super::{AHEAD, Lane, each_name};
 use crate::Applied;
+use crate::paged::ids::Ids;
 use crate::paged::names::Place;
 use crate::paged::pages::Pages;
 use crate::paged::record::Record;
@@ -125,7 +126,7 @@ impl Lane {
     }
 
     /// Whether there was such a copy.
-    fn remove_one(&mut self, name: u64, tier: Tier) -> bool {
+    pub(super) fn remove_one(&mut self, name: u64, tier: Tier) -> bool {
         match self.find(name) {
             Some(place) => self.remove_copy(name, place, tier),
             None => self.remove_twin(name, tier),
@@ -165,11 +166,17 @@ impl Lane {
 
     /// Takes the first name of a place away. If it has another, that is the first now; else the block is gone.
     pub(super) fn take_first(&mut self, name: u64, place: Place) {
-        self.names.remove(self.names.home(name), place);
+        match &mut self.ids {
+            None => self.names.remove(self.names.home(name), place),
+            Some(ids) => ids.free_run(name as u32, 1),
+        }
         let record = &mut self.records[place.record()];
         if let Some((name, tiers)) = self.twins.take_at(place) {
-            record.name(place.offset(), name, tiers);
-            self.names.insert(self.names.home(name), place);
+            match &self.ids {
+                None => record.name(place.offset(), name, tiers),
+                Some(_) => record.set_tiers(place.offset(), tiers),
+            }
+            self.call(name, place);
         } else {
             record.give_up(place.offset(), 1);
         }
@@ -240,7 +247,8 @@ impl Lane {
         if let Some(slot) = self.slot.take() {
             shared.bury(slot, std::mem::take(&mut self.records));
         }
-        *self = Self { is_dead: self.is_dead, ..Self::new(self.rank) };
+        let ids = self.ids.is_some().then(Ids::default);
+        *self = Self { is_dead: self.is_dead, ids, ..Self::new(self.rank) };
         applied
     }
 }

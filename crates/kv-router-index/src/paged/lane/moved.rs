@@ -1,8 +1,8 @@
 //! Names that a store puts elsewhere: their old places are released before anything of the store is to be seen.
 
-use kv_router_types::StoredBlock;
-
+use super::calls::Calls;
 use super::{Lane, Named};
+use crate::paged::block::Block;
 use crate::paged::names::Place;
 use crate::paged::pages::Pages;
 use crate::paged::shared::Shared;
@@ -24,7 +24,8 @@ impl Lane {
         &mut self,
         shared: &Shared,
         parent: Option<Place>,
-        blocks: &[StoredBlock],
+        calls: &impl Calls,
+        blocks: &[impl Block],
     ) -> u64 {
         let spans = self.trace(&shared.pages, parent, blocks);
         let stays: Vec<(u32, Mask)> = spans
@@ -36,9 +37,8 @@ impl Lane {
             .collect();
         let mut targets = spans.iter().flat_map(|span| (0..span.count).map(|at| (span.page, span.from + at)));
         let mut moved = 0;
-        for block in blocks {
+        for name in calls.names() {
             let target = targets.next();
-            let name = block.external.get();
             let Some(home) = self.named(name) else { continue };
             let place = home.place();
             if target == Some((self.records[place.record()].page, place.offset())) {
@@ -80,7 +80,7 @@ impl Lane {
     }
 
     /// The pages that exist along the way of a store.
-    pub(super) fn trace(&self, pages: &Pages, parent: Option<Place>, blocks: &[StoredBlock]) -> Vec<Span> {
+    pub(super) fn trace(&self, pages: &Pages, parent: Option<Place>, blocks: &[impl Block]) -> Vec<Span> {
         let mut spans = Vec::new();
         let mut rest = blocks;
         let (mut page, mut at) = match parent {
@@ -101,7 +101,7 @@ impl Lane {
                 }
             }
             let Some(next) = rest.first() else { break };
-            match pages.child(page, at, next.local.get()) {
+            match pages.child(page, at, next.local()) {
                 Some((child, ..)) => (page, at) = (child, 0),
                 None => break,
             }

@@ -1,10 +1,12 @@
 //! A store that nothing speaks against: holds and names its blocks, page by page.
 
-use kv_router_types::{StoredBlock, Tier, TierSet};
+use kv_router_types::{Tier, TierSet};
 
 use super::Lane;
+use super::calls::Calls;
 use super::tails::Tail;
 use crate::Applied;
+use crate::paged::block::Block;
 use crate::paged::names::Place;
 use crate::paged::page::Locked;
 use crate::paged::pages::{Opened, Pages};
@@ -13,11 +15,12 @@ use crate::paged::table::Seat;
 use crate::paged::words::{Entry, Mask};
 
 /// A store.
-pub(super) struct Job<'a> {
+pub(super) struct Job<'a, B, C> {
     pub(super) pages: &'a Pages,
     pub(super) slot: u32,
     pub(super) tier: Tier,
-    pub(super) blocks: &'a [StoredBlock],
+    pub(super) blocks: &'a [B],
+    pub(super) calls: C,
     /// Whether every name is new and on the device.
     pub(super) is_simple: bool,
 }
@@ -32,7 +35,12 @@ struct Span {
 }
 
 impl Lane {
-    pub(super) fn walk(&mut self, job: &Job<'_>, parent: Option<Place>, applied: &mut Applied) {
+    pub(super) fn walk<B: Block, C: Calls>(
+        &mut self,
+        job: &Job<'_, B, C>,
+        parent: Option<Place>,
+        applied: &mut Applied,
+    ) {
         let mut at = parent.map(|place| (place.record() as u32, place.offset() + 1));
         let mut done = 0;
         while done < job.blocks.len() {
@@ -53,14 +61,20 @@ impl Lane {
             at = Some((span.record, span.from + span.count));
             done += span.count;
         }
-        if let (Some((record, end)), Some(last)) = (at, job.blocks.last()) {
+        if let (Some((record, end)), Some(last)) = (at, job.calls.last()) {
             let page = self.records[record as usize].page;
-            self.tails.note(last.external.get(), Tail { place: Place::new(record, end - 1), page });
+            self.tails.note(last, Tail { place: Place::new(record, end - 1), page });
         }
     }
 
     /// Holds the blocks from `done` on that continue below `parent` after `at` blocks of it, in a page found or made.
-    fn enter(&mut self, job: &Job<'_>, parent: Option<&mut Locked<'_>>, at: usize, done: usize) -> Span {
+    fn enter<B: Block, C: Calls>(
+        &mut self,
+        job: &Job<'_, B, C>,
+        parent: Option<&mut Locked<'_>>,
+        at: usize,
+        done: usize,
+    ) -> Span {
         let blocks = &job.blocks[done..];
         // What is not on the device is published when it is named.
         let first = |count| Entry::new(job.slot, if job.tier == Tier::Device { count } else { 0 }, count, 0);
@@ -105,7 +119,7 @@ impl Lane {
 
     /// Shows readers that the rank holds these blocks.
     #[inline]
-    fn hold(&mut self, job: &Job<'_>, page: &mut Locked<'_>, span: Span) -> Span {
+    fn hold<B, C>(&mut self, job: &Job<'_, B, C>, page: &mut Locked<'_>, span: Span) -> Span {
         let record = &mut self.records[span.record as usize];
         let is_simple = job.is_simple && record.is_plain();
         let is_next = span.from == record.held.end();
@@ -132,34 +146,28 @@ impl Lane {
 
     /// Names blocks that are held now; `done` blocks of the event come before them.
     #[inline]
-    fn name(&mut self, job: &Job<'_>, span: &Span, done: usize, applied: &mut Applied) {
-        let blocks = &job.blocks[done..done + span.count];
+    fn name<B, C: Calls>(&mut self, job: &Job<'_, B, C>, span: &Span, done: usize, applied: &mut Applied) {
         let Some(before) = &span.before else {
-            self.records[span.record as usize].name_plain(span.from, blocks);
-            let mut place = Place::new(span.record, span.from);
-            for &seat in &self.seats[done..done + span.count] {
-                self.names.settle(seat, place);
-                place = place.after(1);
-            }
-            applied.stored += blocks.len() as u64;
+            job.calls.name_plain(self, Place::new(span.record, span.from), done, span.count);
+            applied.stored += span.count as u64;
             return;
         };
-        for (index, block) in blocks.iter().enumerate() {
+        for (index, name) in job.calls.names().skip(done).take(span.count).enumerate() {
             let place = Place::new(span.record, span.from + index);
-            let seat = self.seats[done + index];
-            let is_new = if before.contains(place.offset()) {
-                self.name_again(place, seat, block.external.get(), job.tier)
-            } else {
-                self.name_first(place, seat, block.external.get(), job.tier);
-                true
+            let is_held = before.contains(place.offset());
+            let is_new = match (is_held, self.seats.get(done + index)) {
+                (true, Some(&seat)) => self.name_again(place, seat, name, job.tier),
+                (true, None) => self.number_again(place, name, job.tier),
+                (false, Some(&seat)) => self.name_first(place, seat, name, job.tier),
+                (false, None) => self.number_first(place, name, job.tier),
             };
             applied.stored += u64::from(is_new);
             applied.already_held += u64::from(!is_new);
         }
     }
 
-    /// Names a block that was not held.
-    fn name_first(&mut self, place: Place, seat: Seat, name: u64, tier: Tier) {
+    /// Names a block that was not held: the copy is new.
+    fn name_first(&mut self, place: Place, seat: Seat, name: u64, tier: Tier) -> bool {
         self.records[place.record()].name(place.offset(), name, TierSet::only(tier));
         if seat == Seat::NONE {
             // It was known, elsewhere, and has been released there.
@@ -167,6 +175,7 @@ impl Lane {
         } else {
             self.names.settle(seat, place);
         }
+        true
     }
 
     /// Names a block that was held. Whether the copy is new.
@@ -181,6 +190,11 @@ impl Lane {
             // The block has a name already: this one goes to the twins.
             self.names.remove_pending(self.names.home(name));
         }
+        self.add_twin(name, place, tier)
+    }
+
+    /// Gives a held block one more name, or that name one more tier. Whether the copy is new.
+    pub(super) fn add_twin(&mut self, name: u64, place: Place, tier: Tier) -> bool {
         let tiers = self.twins.get(name).map_or(TierSet::EMPTY, |(_, tiers)| tiers);
         self.twins.set(name, place, tiers.with(tier));
         !tiers.contains(tier)

@@ -4,8 +4,9 @@
 //! compares in one word. They are content like the hashes, of the same version.
 
 use kv_router_hash::{KeyStep, PrefixKey, PrefixKeyer};
-use kv_router_types::{LocalBlockHash, StoredBlock};
+use kv_router_types::LocalBlockHash;
 
+use super::block::Block;
 use super::lines::{LINE, Line, Lines, class_for, class_words};
 use super::page::Header;
 use super::sizes::{CHUNK, HEAD};
@@ -46,12 +47,12 @@ impl Keys {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Blocks<'a> {
+pub(super) struct Locals<'a> {
     head: &'a [AtomicU64; HEAD],
     rest: &'a [Line],
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> Locals<'a> {
     /// Those of a page.
     #[inline]
     pub(super) fn of(lines: &'a Lines, header: &'a Header) -> Self {
@@ -131,14 +132,14 @@ impl<'a> Blocks<'a> {
 
     /// How many of the blocks from `at` to `len` are the same as `wanted`.
     #[inline]
-    pub(super) fn common_from(self, at: usize, len: usize, wanted: &[StoredBlock]) -> usize {
+    pub(super) fn common_from(self, at: usize, len: usize, wanted: &[impl Block]) -> usize {
         let here = (at..len).map(|at| self.word(at).load(Ordering::Relaxed));
-        here.zip(wanted).take_while(|(here, block)| *here == block.local.get()).count()
+        here.zip(wanted).take_while(|(here, block)| *here == block.local()).count()
     }
 
     /// Writes local hashes from `from` on, and the keys of the chunks that they fill. Readers who see one of them see
     /// what was done before to the page that they knew there.
-    pub(super) fn write(self, from: usize, blocks: &[StoredBlock], keys: &Keys) {
+    pub(super) fn write(self, from: usize, blocks: &[impl Block], keys: &Keys) {
         fence(Ordering::Release);
         self.write_hashes(from, blocks);
         let chunks = from / CHUNK..(from + blocks.len()) / CHUNK;
@@ -160,7 +161,7 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    fn write_hashes(self, from: usize, blocks: &[StoredBlock]) {
+    fn write_hashes(self, from: usize, blocks: &[impl Block]) {
         let (first, rest) = blocks.split_at(blocks.len().min(HEAD.saturating_sub(from)));
         put(self.head.iter().skip(from), first);
         let from = from.max(HEAD) - HEAD;
@@ -185,7 +186,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Blocks for which a page with this extent has room.
+/// Locals for which a page with this extent has room.
 pub(super) fn room(extent: Extent) -> usize {
     let words = class_words(extent.class);
     HEAD + if words >= CHUNK { words - KEYS } else { words }
@@ -212,6 +213,6 @@ fn same(words: &[AtomicU64], wanted: &[LocalBlockHash]) -> usize {
     pairs.take_while(|(word, wanted)| word.load(Ordering::Relaxed) == wanted.get()).count()
 }
 
-fn put<'a>(words: impl Iterator<Item = &'a AtomicU64>, blocks: &[StoredBlock]) {
-    words.zip(blocks).for_each(|(word, block)| word.store(block.local.get(), Ordering::Relaxed));
+fn put<'a>(words: impl Iterator<Item = &'a AtomicU64>, blocks: &[impl Block]) {
+    words.zip(blocks).for_each(|(word, block)| word.store(block.local(), Ordering::Relaxed));
 }

@@ -1,0 +1,71 @@
+//! Our paged index told in numbers: what its router does when a relay beside each engine keeps the names.
+//!
+//! Building an event is the relay's work and happens off the clock; [`relay`](mod@crate::relay) measures that alone.
+
+use kv_router_index::paged::{BlockIds, IdEvent, IdWriter, PagedIndex};
+
+use super::paged::{event, rank};
+use super::{Concurrent, Owner, Subject};
+use crate::corpus::Change;
+
+/// The index and its writers.
+#[derive(Debug)]
+pub struct PagedIds {
+    index: PagedIndex,
+    writers: Vec<IdWriter>,
+}
+
+/// The relays of the fleet, by worker.
+#[derive(Debug, Default)]
+pub struct Relays(Vec<BlockIds>);
+
+impl Relays {
+    /// The relay of a worker.
+    pub fn of(&mut self, worker: u32) -> &mut BlockIds {
+        let worker = worker as usize;
+        if self.0.len() <= worker {
+            self.0.resize_with(worker + 1, BlockIds::new);
+        }
+        &mut self.0[worker]
+    }
+
+    /// Bytes that they have allocated.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(BlockIds::bytes).sum()
+    }
+}
+
+impl Subject for PagedIds {
+    const NAME: &'static str = "paged-ids";
+    const OWNER: Owner = Owner::Us;
+    /// Nothing when the relay has nothing to send.
+    type Event = Option<(u32, IdEvent)>;
+    type Builder = Relays;
+    type Finder = PagedIndex;
+
+    fn open(workers: u32) -> Self {
+        let index = PagedIndex::new();
+        // A fresh index has no writer yet, so none is refused.
+        let writers = (0..workers).filter_map(|worker| index.id_writer(rank(worker)).ok()).collect();
+        Self { index, writers }
+    }
+
+    fn finder(&self) -> &PagedIndex {
+        &self.index
+    }
+
+    fn event(relays: &mut Relays, change: Change<'_>) -> Self::Event {
+        let (worker, event) = event(change);
+        let translated = relays.of(worker).translate(&event).ok()?;
+        Some((worker, translated.event))
+    }
+
+    #[inline]
+    fn apply(&mut self, event: &mut Self::Event) {
+        if let Some((worker, event)) = event {
+            let _ = self.writers[*worker as usize].apply(event);
+        }
+    }
+}
+
+impl Concurrent for PagedIds {}
