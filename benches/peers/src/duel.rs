@@ -125,13 +125,13 @@ struct Running {
 impl<S: Subject> Writing<S> {
     fn new(corpus: Arc<Corpus>, clock: Clock, detour_ns: u64, shared: Arc<Shared>) -> Self {
         Self {
+            builder: S::builder(&corpus),
             corpus,
             clock,
             detour_ns,
             shared,
             at: 0,
             passed: 0,
-            builder: S::Builder::default(),
             ahead: VecDeque::with_capacity(AHEAD),
             running: None,
             ns: 0,

@@ -9,7 +9,7 @@ use crate::subjects::{Script, Subject};
 /// the script: everything that the index keeps for its writer is alive then, its events are gone.
 pub fn grown<S: Subject>(corpus: &Arc<Corpus>, live_bytes: fn() -> usize) -> usize {
     let before = live_bytes();
-    let builder = S::Builder::default();
+    let builder = Some(S::builder(corpus));
     let script = Events::<S> { corpus: Arc::clone(corpus), at: 0, builder, live_bytes, after: before };
     let (_, script) = S::open(corpus.workers()).drive(script);
     script.after.saturating_sub(before)
@@ -18,7 +18,7 @@ pub fn grown<S: Subject>(corpus: &Arc<Corpus>, live_bytes: fn() -> usize) -> usi
 struct Events<S: Subject> {
     corpus: Arc<Corpus>,
     at: usize,
-    builder: S::Builder,
+    builder: Option<S::Builder>,
     live_bytes: fn() -> usize,
     after: usize,
 }
@@ -28,14 +28,14 @@ impl<S: Subject> Script<S> for Events<S> {
         batch.clear();
         while let Some(step) = self.corpus.step(self.at) {
             self.at += 1;
-            if let Step::Change(change) = step {
-                batch.push(S::event(&mut self.builder, change));
+            if let (Step::Change(change), Some(builder)) = (step, &mut self.builder) {
+                batch.push(S::event(builder, change));
                 return true;
             }
         }
-        // Neither the batch itself nor what its sender remembers is the index's.
+        // Neither the batch itself nor what built it is the index's.
         *batch = Vec::new();
-        self.builder = S::Builder::default();
+        self.builder = None;
         self.after = (self.live_bytes)();
         false
     }

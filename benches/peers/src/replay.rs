@@ -100,7 +100,7 @@ impl<S: Subject> Timed<S> {
             clock,
             detour_ns,
             at: 0,
-            builder: S::Builder::default(),
+            builder: S::builder(&corpus),
             asker: Asker::new(),
             lookups: Times::with_capacity(corpus.len() - corpus.warm_up()),
             events_ns: 0,

@@ -5,6 +5,7 @@ use std::panic::catch_unwind;
 use kv_router_index::paged::PagedIndex;
 
 use super::*;
+use crate::corpus::Change;
 use crate::corpus::churn_for_tests;
 use crate::subjects::{Owner, Paged, ROSTER};
 
@@ -39,6 +40,8 @@ impl Subject for Broken {
     fn finder(&self) -> &PagedIndex {
         self.0.finder()
     }
+
+    fn builder(_corpus: &Corpus) {}
 
     fn event((): &mut (), change: Change<'_>) -> Self::Event {
         Paged::event(&mut (), change)

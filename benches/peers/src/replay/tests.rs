@@ -95,6 +95,8 @@ impl Subject for Liar {
         &self.1
     }
 
+    fn builder(_corpus: &Corpus) {}
+
     fn event((): &mut (), change: Change<'_>) -> Self::Event {
         Paged::event(&mut (), change)
     }

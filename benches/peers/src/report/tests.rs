@@ -81,7 +81,8 @@ fn concurrent_rows() -> Vec<ConcurrentRow> {
 #[test]
 fn concurrent_ratios_are_to_the_best_peer_on_their_measure() {
     let ratios = ConcurrentRatios::of(&concurrent_rows()).unwrap();
-    let expected = ConcurrentRatios { index: "paged", best_peer: "a", events: 1.5, lookup: [2.0, 1.0, 1.0, 4.0] };
+    let expected =
+        ConcurrentRatios { index: "paged", best_peer: "a", events: 1.5, lookup: [2.0, 1.0, 1.0, 4.0] };
     assert_eq!(ratios, expected);
 }
 

@@ -12,7 +12,7 @@ use kv_index::{ChainBlockMap, ChainIndex, ContentHash, SequenceHash, StoredBlock
 use kv_router_types::LocalBlockHash;
 
 use super::{Concurrent, Find, Owner, Subject};
-use crate::corpus::{Change, Held};
+use crate::corpus::{Change, Corpus, Held};
 
 /// The index with its one lane.
 pub struct Chain {
@@ -108,6 +108,8 @@ impl Subject for Chain {
     fn finder(&self) -> &ChainFinder {
         &self.index
     }
+
+    fn builder(_corpus: &Corpus) {}
 
     fn event((): &mut (), change: Change<'_>) -> Event {
         let name = |name: &kv_router_types::ExternalSequenceHash| SequenceHash(name.get());

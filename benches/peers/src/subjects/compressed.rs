@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 
 use super::{Concurrent, Find, Owner, Script, Subject, dynamo};
 use crate::clock::{Clock, Times};
-use crate::corpus::{Change, Held};
+use crate::corpus::{Change, Corpus, Held};
 
 /// Batches that the detour is measured with.
 const BATCHES: usize = 20_000;
@@ -106,6 +106,8 @@ impl Subject for CompressedTree {
     fn finder(&self) -> &CompressedFinder {
         &self.finder
     }
+
+    fn builder(_corpus: &Corpus) {}
 
     fn event((): &mut (), change: Change<'_>) -> Event {
         match change {

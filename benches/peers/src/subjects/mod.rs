@@ -26,7 +26,7 @@ pub use radix::Radix;
 pub use roster::{Entry, ROSTER};
 pub use tree::Tree;
 
-use crate::corpus::{Change, Held};
+use crate::corpus::{Change, Corpus, Held};
 
 /// The reading side of an index.
 pub trait Find {
@@ -54,8 +54,8 @@ pub trait Subject: Sized + 'static {
     const OWNER: Owner;
     /// An event in its own owned form.
     type Event: Send + 'static;
-    /// What the sender of its events has to remember. Not part of the index.
-    type Builder: Default + Send + 'static;
+    /// What building events takes. Not part of the index.
+    type Builder: Send + 'static;
     /// Its reading side.
     type Finder: Find;
 
@@ -65,7 +65,10 @@ pub trait Subject: Sized + 'static {
     /// Its reading side.
     fn finder(&self) -> &Self::Finder;
 
-    /// Untimed: brings a change into its own form. Changes come in the order of the stream.
+    /// Untimed: gets ready to build the events of a stream.
+    fn builder(corpus: &Corpus) -> Self::Builder;
+
+    /// Untimed: brings the next change of the stream into its own form.
     fn event(builder: &mut Self::Builder, change: Change<'_>) -> Self::Event;
 
     /// Timed: applies an event, which lookups see from then on. Refusals are part of the traffic, wrong answers show

@@ -5,7 +5,7 @@ use kv_router_index::{FindOptions, Overlaps, PrefixIndex};
 use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, Tier, WorkerId, WorkerRank};
 
 use super::{Concurrent, Find, Owner, Subject};
-use crate::corpus::{Change, Held};
+use crate::corpus::{Change, Corpus, Held};
 
 /// The index and its writers.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ impl Subject for Paged {
     fn finder(&self) -> &PagedIndex {
         &self.index
     }
+
+    fn builder(_corpus: &Corpus) {}
 
     fn event((): &mut (), change: Change<'_>) -> Self::Event {
         event(change)

@@ -1,12 +1,13 @@
 //! Our paged index told in numbers: what its router does when a relay beside each engine keeps the names.
 //!
-//! Building an event is the relay's work and happens off the clock; [`relay`](mod@crate::relay) measures that alone.
+//! The relays' work happens before the stream begins, since theirs are other machines and other caches;
+//! [`relay`](mod@crate::relay) measures it alone.
 
 use kv_router_index::paged::{BlockIds, IdEvent, IdWriter, PagedIndex};
 
 use super::paged::{event, rank};
 use super::{Concurrent, Owner, Subject};
-use crate::corpus::Change;
+use crate::corpus::{Change, Corpus, Step};
 
 /// The index and its writers.
 #[derive(Debug)]
@@ -35,12 +36,16 @@ impl Relays {
     }
 }
 
+/// What the relays made of a stream.
+#[derive(Debug)]
+pub struct Numbered(std::vec::IntoIter<Option<(u32, IdEvent)>>);
+
 impl Subject for PagedIds {
     const NAME: &'static str = "paged-ids";
     const OWNER: Owner = Owner::Us;
     /// Nothing when the relay has nothing to send.
     type Event = Option<(u32, IdEvent)>;
-    type Builder = Relays;
+    type Builder = Numbered;
     type Finder = PagedIndex;
 
     fn open(workers: u32) -> Self {
@@ -54,10 +59,22 @@ impl Subject for PagedIds {
         &self.index
     }
 
-    fn event(relays: &mut Relays, change: Change<'_>) -> Self::Event {
-        let (worker, event) = event(change);
-        let translated = relays.of(worker).translate(&event).ok()?;
-        Some((worker, translated.event))
+    fn builder(corpus: &Corpus) -> Numbered {
+        let mut relays = Relays::default();
+        let changes = (0..corpus.len()).filter_map(|at| match corpus.step(at) {
+            Some(Step::Change(change)) => Some(event(change)),
+            _ => None,
+        });
+        let mut translate = |(worker, event)| {
+            let translated = relays.of(worker).translate(&event).ok()?;
+            Some((worker, translated.event))
+        };
+        Numbered(changes.map(|change| translate(change)).collect::<Vec<_>>().into_iter())
+    }
+
+    fn event(events: &mut Numbered, _change: Change<'_>) -> Self::Event {
+        // A copy lies where the event of any other index would: just written.
+        events.0.next()?.clone()
     }
 
     #[inline]

@@ -14,7 +14,7 @@ use kv_router_types::LocalBlockHash;
 use rustc_hash::FxHashMap;
 
 use super::{Concurrent, Find, Owner, Subject, dynamo};
-use crate::corpus::{Change, Held};
+use crate::corpus::{Change, Corpus, Held};
 
 const JUMP: usize = 32;
 
@@ -74,6 +74,8 @@ impl Subject for Positional {
     fn finder(&self) -> &PositionalFinder {
         &self.index
     }
+
+    fn builder(_corpus: &Corpus) {}
 
     fn event((): &mut (), change: Change<'_>) -> Self::Event {
         Some(dynamo::event(change))

@@ -4,7 +4,7 @@ use kv_router_index::{ApplyEvents, FindOptions, Overlaps, PrefixIndex, RadixTree
 use kv_router_types::{KvEvent, LocalBlockHash};
 
 use super::{Find, Owner, Subject, paged};
-use crate::corpus::{Change, Held};
+use crate::corpus::{Change, Corpus, Held};
 
 /// The tree.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ impl Subject for Radix {
     fn finder(&self) -> &RadixTree {
         &self.0
     }
+
+    fn builder(_corpus: &Corpus) {}
 
     fn event((): &mut (), change: Change<'_>) -> Self::Event {
         paged::event(change)

@@ -8,7 +8,7 @@ use dynamo_kv_router::protocols::{LocalBlockHash as TheirLocalHash, OverlapScore
 use kv_router_types::LocalBlockHash;
 
 use super::{Find, Owner, Subject, dynamo};
-use crate::corpus::{Change, Held};
+use crate::corpus::{Change, Corpus, Held};
 
 /// The tree.
 pub struct Tree(RadixTree);
@@ -52,6 +52,8 @@ impl Subject for Tree {
     fn finder(&self) -> &RadixTree {
         &self.0
     }
+
+    fn builder(_corpus: &Corpus) {}
 
     fn event((): &mut (), change: Change<'_>) -> Self::Event {
         Some(dynamo::event(change))

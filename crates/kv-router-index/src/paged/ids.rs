@@ -13,22 +13,19 @@ const NONE: u32 = u32::MAX;
 /// Places by number. Four bytes a number, in chunks that somebody holds something of.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
-    chunks: Vec<Option<Box<Chunk>>>,
+    chunks: Vec<Chunk>,
     /// The last chunk that became empty: a rank at the edge of one would allocate for every event.
-    spare: Option<Box<Chunk>>,
+    spare: Option<Places>,
     len: usize,
 }
 
-#[derive(Debug)]
-struct Chunk {
-    places: [u32; CHUNK],
-    used: u32,
-}
+type Places = Box<[u32; CHUNK]>;
 
-impl Chunk {
-    fn new() -> Box<Self> {
-        Box::new(Self { places: [NONE; CHUNK], used: 0 })
-    }
+/// A chunk; how many of it are in use stands beside the way to it, which every event reads anyway.
+#[derive(Debug, Default)]
+struct Chunk {
+    places: Option<Places>,
+    used: u32,
 }
 
 /// The parts of a run that lie in one chunk each: chunk, first of it, how many.
@@ -51,20 +48,20 @@ impl Ids {
 
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
-        let chunks = self.chunks.iter().flatten().count() + usize::from(self.spare.is_some());
-        chunks * size_of::<Chunk>() + self.chunks.capacity() * size_of::<Option<Box<Chunk>>>()
+        let chunks = self.chunks.iter().filter(|chunk| chunk.places.is_some()).count();
+        (chunks + usize::from(self.spare.is_some())) * CHUNK * 4 + self.chunks.capacity() * size_of::<Chunk>()
     }
 
     #[inline]
-    fn chunk(&self, at: usize) -> Option<&Chunk> {
-        self.chunks.get(at)?.as_deref()
+    fn chunk(&self, at: usize) -> Option<&[u32; CHUNK]> {
+        self.chunks.get(at)?.places.as_deref()
     }
 
     /// Where a number is.
     #[inline]
     pub(super) fn get(&self, id: u64) -> Option<Place> {
         let id = usize::try_from(id).ok()?;
-        let word = self.chunk(id / CHUNK)?.places[id % CHUNK];
+        let word = self.chunk(id / CHUNK)?[id % CHUNK];
         (word != NONE).then(|| Place::from_word(word))
     }
 
@@ -73,7 +70,7 @@ impl Ids {
     pub(super) fn used(&self, run: BlockRun) -> usize {
         let pieces = pieces(run.first().get(), run.len() as usize);
         let used = pieces.map(|(at, from, count)| {
-            let places = self.chunk(at).map_or(&[][..], |chunk| &chunk.places[from..from + count]);
+            let places = self.chunk(at).map_or(&[][..], |places| &places[from..from + count]);
             places.iter().filter(|&&word| word != NONE).count()
         });
         used.sum()
@@ -84,36 +81,37 @@ impl Ids {
     pub(super) fn set_run(&mut self, first: u32, place: Place, count: usize) {
         let mut word = place.to_word();
         for (at, from, count) in pieces(first, count) {
-            let chunk = self.ensure(at);
-            debug_assert!(chunk.places[from..from + count].iter().all(|&word| word == NONE));
-            for (to, word) in chunk.places[from..from + count].iter_mut().zip(word..) {
+            let (places, used) = self.ensure(at);
+            debug_assert!(places[from..from + count].iter().all(|&word| word == NONE));
+            for (to, word) in places[from..from + count].iter_mut().zip(word..) {
                 *to = word;
             }
-            chunk.used += count as u32;
+            *used += count as u32;
             word += count as u32;
         }
         self.len += count;
     }
 
-    fn ensure(&mut self, at: usize) -> &mut Chunk {
+    #[inline]
+    fn ensure(&mut self, at: usize) -> (&mut [u32; CHUNK], &mut u32) {
         if self.chunks.len() <= at {
-            self.chunks.resize_with(at + 1, || None);
+            self.chunks.resize_with(at + 1, Chunk::default);
         }
-        let spare = &mut self.spare;
-        self.chunks[at].get_or_insert_with(|| spare.take().unwrap_or_else(Chunk::new))
+        let (spare, Chunk { places, used }) = (&mut self.spare, &mut self.chunks[at]);
+        (places.get_or_insert_with(|| spare.take().unwrap_or_else(|| Box::new([NONE; CHUNK]))), used)
     }
 
     /// Frees `count` numbers from `first` on, all of them in use.
     #[inline]
     pub(super) fn free_run(&mut self, first: u32, count: usize) {
         for (at, from, count) in pieces(first, count) {
-            let Some(slot) = self.chunks.get_mut(at) else { break };
-            let Some(chunk) = slot else { continue };
-            debug_assert!(chunk.places[from..from + count].iter().all(|&word| word != NONE));
-            chunk.places[from..from + count].fill(NONE);
+            let Some(chunk) = self.chunks.get_mut(at) else { break };
+            let Some(places) = &mut chunk.places else { continue };
+            debug_assert!(places[from..from + count].iter().all(|&word| word != NONE));
+            places[from..from + count].fill(NONE);
             chunk.used -= count as u32;
             if chunk.used == 0 {
-                self.spare = slot.take();
+                self.spare = chunk.places.take();
             }
         }
         self.len -= count;
@@ -126,7 +124,7 @@ impl Ids {
         let (at, from) = (first as usize / CHUNK, first as usize % CHUNK);
         let most = most.min(CHUNK - from);
         let Some(chunk) = self.chunk(at) else { return (None, most) };
-        let places = &chunk.places[from..from + most];
+        let places = &chunk[from..from + most];
         if places[0] == NONE {
             return (None, places.iter().take_while(|&&word| word == NONE).count());
         }
@@ -139,8 +137,8 @@ impl Ids {
     /// Every number with its place.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Place)> {
         let chunks = self.chunks.iter().enumerate();
-        chunks.filter_map(|(at, chunk)| Some((at, chunk.as_ref()?))).flat_map(|(at, chunk)| {
-            let places = (at * CHUNK..).zip(&chunk.places);
+        chunks.filter_map(|(at, chunk)| Some((at, chunk.places.as_ref()?))).flat_map(|(at, places)| {
+            let places = (at * CHUNK..).zip(places.iter());
             places.filter(|(_, word)| **word != NONE).map(|(id, &word)| (id as u64, Place::from_word(word)))
         })
     }

@@ -16,11 +16,13 @@ use super::page_map::PageMap;
 use super::record::Record;
 use super::shared::Shared;
 use super::table::Seat;
+use super::touch::touch;
 use super::twins::Twins;
+use super::words::ROOT;
 use crate::{Applied, ApplyError};
 use calls::ByName;
 use leave::Direction;
-use tails::Tails;
+use tails::{Tail, Tails};
 use walk::Job;
 
 /// Names of an event that are looked up together.
@@ -45,6 +47,8 @@ pub(super) struct Lane {
     tails: Tails,
     /// Where the next removal will most likely begin.
     next_removed: Place,
+    /// Where the last removal by number was: the next one mostly frees the block before.
+    last_removed: Tail,
     /// How it will most likely go on.
     direction: Direction,
     /// Whether removals came in no order lately.
@@ -88,6 +92,7 @@ impl Lane {
             twins: Twins::default(),
             tails: Tails::default(),
             next_removed: Place::default(),
+            last_removed: Tail::default(),
             direction: Direction::default(),
             is_scattered: false,
             copies: 0,
@@ -144,8 +149,7 @@ impl Lane {
     ) -> Result<Applied, ApplyError> {
         if let Some(parent) = parent {
             // Each of the locks below waits for whatever is on its way from memory: ask for all of it before the first.
-            let tail = self.tails.guess(parent.get());
-            shared.pages.touch(tail.page, tail.place.offset() + 1);
+            self.touch(shared, self.tails.guess(parent.get()));
         }
         let entered = self.enter_names(parent, blocks);
         let (slot, parent) = match self.check_store(shared, parent, blocks, &entered) {
@@ -166,6 +170,15 @@ impl Lane {
         self.copies += applied.stored;
         applied.stored -= applied.moved;
         Ok(applied)
+    }
+
+    /// Reads what will be needed where a chain ends. No part of it is found by another: the waits are one wait.
+    #[inline]
+    fn touch(&self, shared: &Shared, tail: Tail) {
+        if tail.page != ROOT {
+            touch(|| self.records.get(tail.place.record()).map_or(0, |record| record.page));
+            shared.pages.touch(tail.page, tail.line);
+        }
     }
 
     /// The place of a first name.

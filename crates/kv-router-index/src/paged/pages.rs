@@ -5,9 +5,10 @@ use kv_router_types::LocalBlockHash;
 use super::block::Block;
 use super::branches::Branches;
 use super::edges::{EdgeHash, Edges};
-use super::lines::{Lines, class_for, class_words};
+use super::lines::{LINE, Lines, class_for, class_words};
 use super::locals::{self, Keys, Locals};
 use super::page::{Header, Headers, Locked, State};
+use super::sizes::HEAD;
 use super::tiers::TierRecords;
 use super::touch::touch;
 use super::words::{Content, Entry, Extent, PAGE_BLOCKS, ROOT, Shape};
@@ -92,17 +93,22 @@ impl Pages {
         Locals::of(&self.lines, header).get(at)
     }
 
-    /// Reads what going on at that offset of a page will need. Nothing depends on what is there.
+    /// Where in memory the local hash at an offset of a page is, or was.
     #[inline]
-    pub(super) fn touch(&self, page: u32, at: usize) {
-        if page != ROOT {
-            touch(|| {
-                let header = self.headers.at(page);
-                let extent = header.content().extent();
-                let exists = at < locals::room(extent);
-                exists.then(|| Locals::new(&self.lines, header, extent).get(at))
-            });
-        }
+    pub(super) fn line_of(&self, page: u32, at: usize) -> u32 {
+        let line = self.headers.at(page).content().extent().line;
+        // What is beside the header is read with it.
+        at.checked_sub(HEAD).map_or(u32::MAX, |at| line + (at / LINE) as u32)
+    }
+
+    /// Reads a page's header and a line of hashes. Nothing depends on what is there.
+    #[inline]
+    pub(super) fn touch(&self, page: u32, line: u32) {
+        touch(|| self.headers.at(page).state());
+        touch(|| self.headers.at(page).first());
+        touch(|| {
+            self.lines.at(Extent { line, class: 0 }).first().map(|line| line.0[0].load(Ordering::Relaxed))
+        });
     }
 
     /// How many of the page's blocks from `at` on are the same as `wanted`.

@@ -47,6 +47,14 @@ proptest! {
 }
 
 #[test]
+fn a_stretch_ends_with_its_page() {
+    let mut ids = Ids::default();
+    ids.set_run(0, Place::new(0, 0), PAGE_BLOCKS);
+    ids.set_run(PAGE_BLOCKS as u32, Place::new(1, 0), 9);
+    assert_eq!(ids.stretch(0, 600), (Some(Place::new(0, 0)), PAGE_BLOCKS));
+}
+
+#[test]
 fn memory_follows_what_is_held_and_not_the_greatest_number() {
     let mut ids = Ids::default();
     ids.set_run((1 << 22) - 1, Place::new(0, 0), 1);

@@ -3,7 +3,7 @@
 use kv_router_types::StoredBlock;
 
 use super::Lane;
-use crate::paged::id::BlockRun;
+use crate::paged::id::{BlockId, BlockRun};
 use crate::paged::names::Place;
 
 /// The names of a store, one a block.
@@ -11,8 +11,8 @@ pub(super) trait Calls {
     /// All of them, in order.
     fn names(&self) -> impl Iterator<Item = u64>;
 
-    /// The last one.
-    fn last(&self) -> Option<u64>;
+    /// What to remember by that the chain ends in the last one.
+    fn tail(&self) -> Option<u64>;
 
     /// Names `count` blocks from `place` on, none of which has a name; `done` blocks of the store come before them. All
     /// are on the device, and every name of the store is new.
@@ -28,7 +28,7 @@ impl Calls for ByName<'_> {
     }
 
     #[inline]
-    fn last(&self) -> Option<u64> {
+    fn tail(&self) -> Option<u64> {
         self.0.last().map(|block| block.external.get())
     }
 
@@ -42,6 +42,13 @@ impl Calls for ByName<'_> {
     }
 }
 
+/// What to remember by that a chain ends in a block. Its next block has the same most of the time, so that looking there
+/// and noting what is there now take one line of memory.
+#[inline]
+pub(super) fn tail(id: BlockId) -> u64 {
+    u64::from(id.get() / 16)
+}
+
 /// By numbers.
 pub(super) struct ById<'a>(pub(super) &'a [BlockRun]);
 
@@ -51,8 +58,9 @@ impl Calls for ById<'_> {
     }
 
     #[inline]
-    fn last(&self) -> Option<u64> {
-        self.0.iter().rfind(|run| !run.is_empty()).map(|run| run.end() - 1)
+    fn tail(&self) -> Option<u64> {
+        let last = self.0.iter().rfind(|run| !run.is_empty())?;
+        Some(tail(BlockId::new((last.end() - 1) as u32)))
     }
 
     #[inline(always)]

@@ -5,7 +5,8 @@ use std::iter;
 use kv_router_types::{LocalBlockHash, Tier, TierSet};
 use rustc_hash::FxHashSet;
 
-use super::calls::{ById, Calls};
+use super::calls::{ById, Calls, tail};
+use super::tails::Tail;
 use super::walk::Job;
 use super::{Lane, Named};
 use crate::Applied;
@@ -19,7 +20,7 @@ const FEW_RUNS: usize = 8;
 
 impl Lane {
     /// Stores blocks by number, or nothing at all.
-    #[inline]
+    #[inline(never)]
     pub(in crate::paged) fn store_numbered(
         &mut self,
         shared: &Shared,
@@ -30,8 +31,7 @@ impl Lane {
     ) -> Result<Applied, IdError> {
         if let Some(parent) = parent {
             // Each of the locks below waits for whatever is on its way from memory: ask for all of it before the first.
-            let tail = self.tails.guess(u64::from(parent.get()));
-            shared.pages.touch(tail.page, tail.place.offset() + 1);
+            self.touch(shared, self.tails.guess(tail(parent)));
         }
         check_runs(parent, runs, locals, shared.config.max_ids_per_rank)?;
         let parent = match parent {
@@ -70,13 +70,14 @@ impl Lane {
     }
 
     /// Removes copies by number.
-    #[inline]
+    #[inline(never)]
     pub(in crate::paged) fn remove_numbered(
         &mut self,
         shared: &Shared,
         tier: Tier,
         runs: &[BlockRun],
     ) -> Applied {
+        self.touch(shared, self.last_removed);
         let limit = shared.config.max_ids_per_rank as u64;
         let (mut removed, mut all) = (0, 0);
         for run in runs {
@@ -115,6 +116,7 @@ impl Lane {
         if !record.is_dirty {
             // Needed when this is shown to readers.
             touch(|| shared.pages.headers.at(record.page).holders());
+            self.last_removed = Tail { place, page: record.page, line: 0 };
         }
         ids.free_run(first, count);
         record.give_up(place.offset(), count);

@@ -4,7 +4,7 @@ use crate::paged::names::Place;
 
 const LEN: usize = 64;
 
-/// Guesses for the places of names: 512 bytes that answer for the requests that are running. Whoever asks verifies.
+/// Guesses for the places of names: 768 bytes that answer for the requests that are running. Whoever asks verifies.
 #[derive(Debug)]
 pub(super) struct Tails([Tail; LEN]);
 
@@ -14,6 +14,8 @@ pub(super) struct Tail {
     pub(super) place: Place,
     /// The page of the place's record then, or the root if there was none.
     pub(super) page: u32,
+    /// The line of memory with its local hash.
+    pub(super) line: u32,
 }
 
 impl Default for Tails {

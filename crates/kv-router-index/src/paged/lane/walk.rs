@@ -61,9 +61,10 @@ impl Lane {
             at = Some((span.record, span.from + span.count));
             done += span.count;
         }
-        if let (Some((record, end)), Some(last)) = (at, job.calls.last()) {
+        if let (Some((record, end)), Some(name)) = (at, job.calls.tail()) {
             let page = self.records[record as usize].page;
-            self.tails.note(last, Tail { place: Place::new(record, end - 1), page });
+            let line = job.pages.line_of(page, end - 1);
+            self.tails.note(name, Tail { place: Place::new(record, end - 1), page, line });
         }
     }
 
