@@ -35,6 +35,7 @@
 //! | keep an index in one thread, or behind my own lock | [`RadixTree`] |
 //! | look up on many threads while others write | [`ConcurrentRadixTree`] |
 //! | jump through deep shared prompts, with writers on other threads | [`PositionalIndexer`] |
+//! | have a relay beside each engine do most of an event's work | [`paged::IdWriter`] and [`paged::BlockIds`] |
 //! | have the events of many workers written by a few threads, in order | [`WriterPool`] |
 //! | know what the right answer is, however slowly | [`Oracle`] |
 //! | measure against the first generations | the module [`baseline`] |

@@ -31,6 +31,11 @@
 //! needs. Which blocks exactly, and their names, is private to the rank's writer, in its *lane*: a record for each page
 //! (a mask of 512 bits and the names in order) and a compact table from name to place.
 //!
+//! # By number
+//!
+//! A relay beside the engine can number a rank's blocks: [`BlockIds`] does, and an [`IdWriter`] takes them. The rank then
+//! has an array where others have a table of names, and an event costs its pages, not its blocks.
+//!
 //! # Guarantees
 //!
 //! * Exact under any history: holes, refilled heads, twins, moves, tiers.
@@ -49,7 +54,8 @@
 //! |---|---|
 //! | lookup | one table access a page, a third of a nanosecond a common block, a few a rank that is reported |
 //! | store, remove | one access to the rank's name table a block, asked for in advance; one page lock for up to 512 blocks |
-//! | memory | 8 bytes a distinct block, 8 for a name, about 6 for its place; 64 a page, and 70 a rank that holds of it |
+//! | the same by number | the array in a row; one page lock for up to 512 blocks |
+//! | memory | 8 bytes a distinct block, 8 for a name, about 6 for its place, or 4 for its number; 64 a page, and 70 a rank that holds of it |
 //! | clear | at once for readers |
 //! | [`Inspect::occupancy`] | a few loads |
 //!

@@ -51,7 +51,7 @@ const ID: u32 = MAX_NAMES.ilog2();
 /// A name keeps its number until its last copy is removed, or all are cleared; no number stands for two names at a time.
 /// Numbers are below the limit, and there are no more than twice as many as names and a few thousand: blocks that come
 /// together get numbers in a row, after their parent's if those are free, and free ones are given out again in lines of
-/// sixteen. A clear resets everything: the next number is 0.
+/// sixteen. A clear resets everything, and so does the removal of the last block: the next number is 0.
 ///
 /// Events that it translated must reach the writer in order and without loss, like any rank's. Should the writer refuse
 /// a store, the numbers stay with their names until the engine removes them, and mean nothing to the router meanwhile,
@@ -288,7 +288,10 @@ impl BlockIds {
                 runs.push(BlockId::new(id));
             }
         }
-        if let Some(buckets) = self.table.wants_shrinking() {
+        if self.is_empty() {
+            // Nothing refers to a number any more.
+            *self = Self::at_most(self.numbers.limit());
+        } else if let Some(buckets) = self.table.wants_shrinking() {
             self.rewrite(buckets);
         }
         Translated { event: IdEvent::Removed { tier, runs: runs.merged() }, unknown }

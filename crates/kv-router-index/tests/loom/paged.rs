@@ -4,7 +4,7 @@
 //! Each event changes one word a page for readers, so a lookup may see an event in part; the answers allowed are those
 //! of the states before, between and after.
 
-use kv_router_index::paged::{PagedIndex, RankWriter};
+use kv_router_index::paged::{BlockId, BlockRun, PagedIndex, RankWriter};
 
 use super::scores_of as scores;
 use super::*;
@@ -74,6 +74,29 @@ fn paged_remove_and_lookup() {
         drop(writer.join().unwrap());
         assert_eq!(scores(&index, &[1, 2, 3, 4, 5], [1, 2]), [3, 2]);
         check_and_empty(&index, &[1, 2]);
+    });
+}
+
+/// The same two by number: one run over two pages stored, then removed.
+#[test]
+fn paged_by_number_and_lookup() {
+    model_with(1, "paged_by_number_and_lookup", || {
+        let index = PagedIndex::new();
+        let mut writer = index.id_writer(rank(1)).unwrap();
+        let (run, locals) = (
+            |first, len| [BlockRun::new(BlockId::new(first), len)],
+            [1, 2, 3, 4, 5].map(LocalBlockHash::new),
+        );
+        writer.store(Tier::Device, None, &run(0, 2), &locals[..2]).unwrap();
+        let writer = thread::spawn(move || {
+            writer.store(Tier::Device, Some(BlockId::new(1)), &run(2, 3), &locals[2..]).unwrap();
+            writer.remove(Tier::Device, &run(3, 2));
+            writer
+        });
+        one_of(scores(&index, &[1, 2, 3, 4, 5], [1]), &[[2], [3], [4], [5]]);
+        drop(writer.join().unwrap());
+        assert_eq!(scores(&index, &[1, 2, 3, 4, 5], [1]), [3]);
+        check_and_empty(&index, &[1]);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Stores and removals by number: a rank whose blocks have dense numbers needs an array where others have a table.
 
 use std::iter;
+use std::ops::Range;
 
 use kv_router_types::{LocalBlockHash, Tier, TierSet};
 use rustc_hash::FxHashSet;
@@ -102,17 +103,15 @@ impl Lane {
     #[inline]
     fn remove_stretch(&mut self, shared: &Shared, tier: Tier, first: u32, most: usize) -> (usize, u64) {
         let Some(ids) = &mut self.ids else { return (most, 0) };
-        let (place, count) = ids.stretch(first, most);
-        let Some(place) = place else {
-            return match self.twins.is_empty() {
-                true => (count, 0),
-                false => (1, u64::from(self.remove_one(u64::from(first), tier))),
-            };
+        let Some(place) = ids.get(u64::from(first)) else {
+            let (_, count) = ids.stretch(first, most);
+            return (count, self.remove_twins(tier, u64::from(first)..u64::from(first) + count as u64));
         };
         let record = &mut self.records[place.record()];
         if tier != Tier::Device || !record.is_plain() || !self.twins.is_empty() {
             return (1, u64::from(self.remove_one(u64::from(first), tier)));
         }
+        let (_, count) = ids.stretch(first, most);
         if !record.is_dirty {
             // Needed when this is shown to readers.
             touch(|| shared.pages.headers.at(record.page).holders());
@@ -122,6 +121,21 @@ impl Lane {
         record.give_up(place.offset(), count);
         self.mark(place.record());
         (count, count as u64)
+    }
+
+    /// Removes the copies of second names among numbers that are no first names: how many had one. A run may claim more
+    /// numbers than there are.
+    #[inline]
+    fn remove_twins(&mut self, tier: Tier, among: Range<u64>) -> u64 {
+        if self.twins.is_empty() {
+            return 0;
+        }
+        let names: Vec<u64> = if among.end - among.start > self.twins.len() as u64 {
+            self.twins.iter().map(|(name, ..)| name).filter(|name| among.contains(name)).collect()
+        } else {
+            among.collect()
+        };
+        names.into_iter().map(|name| u64::from(self.remove_one(name, tier))).sum()
     }
 
     /// Numbers a block that was not held: the copy is new.

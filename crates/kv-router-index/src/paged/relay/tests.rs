@@ -63,7 +63,7 @@ proptest! {
                     } else {
                         Ok(())
                     };
-                    prop_assert_eq!(result.as_ref().map(drop), expected.as_ref().map(|()| ()));
+                    prop_assert_eq!(result.as_ref().map(drop), expected.as_ref().copied());
                     if let Ok(Translated { event, unknown }) = result {
                         let IdEvent::Stored { tier: to, parent: under, runs, locals } = event else { panic!("a store") };
                         prop_assert_eq!((to, unknown), (tier, 0));
@@ -129,6 +129,20 @@ fn a_chain_is_one_run_and_its_tail_too() {
     assert_eq!(translate(stored(Tier::Device, Some(names[19]), &names[60..70])), [run(20, 10)]);
     assert_eq!(translate(KvEvent::Cleared), []);
     assert_eq!(translate(stored(Tier::Device, None, &names)), [run(0, 100)]);
+}
+
+#[test]
+fn nothing_is_left_of_what_is_removed() {
+    let mut ids = BlockIds::new();
+    let names: Vec<u64> = (0..50_000).collect();
+    for tier in [Tier::Device, Tier::Host] {
+        ids.translate(&stored(tier, None, &names)).unwrap();
+    }
+    assert!(ids.bytes() > 50_000 * 13);
+    assert_eq!(ids.translate(&removed(Tier::Device, &names)).unwrap().unknown, 0);
+    assert_eq!(ids.len(), 50_000);
+    assert_eq!(ids.translate(&removed(Tier::Host, &names)).unwrap().unknown, 0);
+    assert_eq!((ids.len(), ids.bytes()), (0, 0));
 }
 
 #[test]
