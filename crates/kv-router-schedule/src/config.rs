@@ -140,15 +140,15 @@ impl Default for FilterConfig {
     }
 }
 
-fn at_most(field: &'static str, value: f64, highest: f64) -> Result<(), ConfigError> {
+pub(crate) fn at_most(field: &'static str, value: f64, highest: f64) -> Result<(), ConfigError> {
     if (0.0..=highest).contains(&value) { Ok(()) } else { Err(ConfigError { field, value, highest }) }
 }
 
-/// A field of [`CostConfig`] or [`FilterConfig`] outside its range.
+/// A field of [`CostConfig`] or [`FilterConfig`], or the weight of a custom [`Scorer`](crate::Scorer), outside its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// The name of the field.
+    /// The name of the field, or of the scorer.
     pub field: &'static str,
     /// The refused value.
     pub value: f64,

@@ -22,7 +22,9 @@ pub struct CostTerms {
     pub prefill_term: f64,
     /// `decode_active_request_weight * active_requests`.
     pub request_term: f64,
-    /// The sum of the three terms, up to rounding. Lower is better.
+    /// What custom [scorers](crate::Scorer) add.
+    pub custom_term: f64,
+    /// The sum of the four terms, up to rounding. Lower is better.
     pub cost: f64,
 }
 
@@ -89,6 +91,7 @@ impl CostConfig {
             potential_decode: to_f64(candidate.active_blocks) + f64::from(candidate.incoming_blocks),
             prefill_term: self.prefill_load_scale * adjusted_prefill,
             request_term: self.decode_active_request_weight * f64::from(candidate.active_requests),
+            custom_term: 0.0,
             cost,
         }
     }

@@ -6,8 +6,8 @@ use kv_router_types::{Tier, WorkerRank};
 
 use crate::select::Watch;
 use crate::{
-    Candidate, CostTerms, Entropy, Excluded, Preference, Scratch, SelectError, SelectRequest, Selection,
-    Selector, StreamFreshness, Taint,
+    Candidate, CostTerms, CustomTerm, Draw, Entropy, Excluded, Preference, Scratch, SelectError,
+    SelectRequest, Selection, Selector, StreamFreshness, Taint,
 };
 
 /// What a decision made of one candidate.
@@ -19,13 +19,13 @@ pub enum Verdict {
     Scored {
         /// Its cost.
         terms: CostTerms,
-        /// Its chance in the draw, 0 to 1.
+        /// Its chance in the draw, 0 to 1; under a custom picker 1 for the one picked and 0 for the others.
         probability: f64,
     },
 }
 
 /// One candidate of a decision.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explained {
     /// The rank.
@@ -34,6 +34,8 @@ pub struct Explained {
     pub overlap: [u32; Tier::COUNT],
     /// How far they could be trusted.
     pub stream: StreamFreshness,
+    /// What custom scorers said of it, in their order. Empty for one that was left out before they were asked.
+    pub custom: Vec<CustomTerm>,
     /// What became of it.
     pub verdict: Verdict,
 }
@@ -71,7 +73,13 @@ impl Selector {
             }
             &scratch.preferred
         };
+        let picked = match outcome {
+            Ok(Selection { draw: Draw::Picked { .. }, position, .. }) => Some(position),
+            _ => None,
+        };
         for (position, chance) in pool.probabilities() {
+            // What a custom picker might have picked otherwise is not known.
+            let chance = picked.map_or(chance, |picked| f64::from(u8::from(picked == position)));
             if let Verdict::Scored { probability, .. } = &mut seen[position].verdict {
                 *probability = chance;
             }
@@ -87,12 +95,15 @@ struct Record<'a> {
     seen: Vec<Explained>,
     /// Positions of those who passed without every preferred taint.
     others: Vec<usize>,
+    /// Of the candidate that is being judged.
+    custom: Vec<CustomTerm>,
 }
 
 impl Record<'_> {
     fn push(&mut self, candidate: &Candidate<'_>, verdict: Verdict) {
         let Candidate { worker, overlap, stream, .. } = *candidate;
-        self.seen.push(Explained { worker, overlap, stream, verdict });
+        let custom = std::mem::take(&mut self.custom);
+        self.seen.push(Explained { worker, overlap, stream, custom, verdict });
     }
 }
 
@@ -106,6 +117,10 @@ impl Watch for Record<'_> {
             self.others.push(self.seen.len());
         }
         self.push(candidate, Verdict::Scored { terms, probability: 0.0 });
+    }
+
+    fn custom(&mut self, term: CustomTerm) {
+        self.custom.push(term);
     }
 }
 
@@ -139,9 +154,13 @@ impl fmt::Display for Explained {
         write!(
             f,
             "cost {cost:.2} = prefill {prefill_term:.2} ({:.2} queued + {:.0} new - {:.2} credit) \
-             + decode {potential_decode:.2} + requests {request_term:.2}; chance {probability:.4}; cached",
+             + decode {potential_decode:.2} + requests {request_term:.2}",
             terms.active_prefill_blocks, terms.incoming_prompt_blocks, terms.overlap_credit,
         )?;
+        for CustomTerm { scorer, term, .. } in &self.custom {
+            write!(f, " + {scorer} {term:.2}")?;
+        }
+        write!(f, "; chance {probability:.4}; cached")?;
         let mut cached = Tier::ALL.into_iter().filter(|tier| self.overlap[tier.index()] > 0).peekable();
         if cached.peek().is_none() {
             f.write_str(" nothing")?;

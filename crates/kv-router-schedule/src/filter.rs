@@ -52,6 +52,18 @@ pub enum Excluded {
         /// The state of its stream.
         stream: StreamFreshness,
     },
+    /// A custom [`Filter`](crate::Filter) does not admit it.
+    Refused {
+        /// The name of the filter.
+        filter: &'static str,
+    },
+    /// A custom [`Scorer`](crate::Scorer) said of it what is no cost.
+    BadScore {
+        /// The name of the scorer.
+        scorer: &'static str,
+        /// What it said.
+        value: f64,
+    },
     /// It lacks a preferred taint, and somebody else who is eligible has them all.
     NotPreferred,
 }
@@ -74,6 +86,8 @@ impl fmt::Display for Excluded {
                 write!(f, "busy, {load} {unit} in flight are above {limit}")
             }
             Self::Stale { stream } => write!(f, "its event stream is {stream}"),
+            Self::Refused { filter } => write!(f, "refused by {filter}"),
+            Self::BadScore { scorer, value } => write!(f, "{scorer} says {value}, which is no cost"),
             Self::NotPreferred => f.write_str("lacks a preferred taint"),
         }
     }
@@ -97,6 +111,10 @@ pub struct ExclusionCounts {
     pub busy: u32,
     /// [`Excluded::Stale`].
     pub stale: u32,
+    /// [`Excluded::Refused`].
+    pub refused: u32,
+    /// [`Excluded::BadScore`].
+    pub bad_score: u32,
     /// [`Excluded::NotPreferred`].
     pub not_preferred: u32,
 }
@@ -117,11 +135,13 @@ impl ExclusionCounts {
             Excluded::AdapterUnavailable => &mut self.adapter_unavailable,
             Excluded::Busy { .. } => &mut self.busy,
             Excluded::Stale { .. } => &mut self.stale,
+            Excluded::Refused { .. } => &mut self.refused,
+            Excluded::BadScore { .. } => &mut self.bad_score,
             Excluded::NotPreferred => &mut self.not_preferred,
         }
     }
 
-    fn named(&self) -> [(&'static str, u32); 8] {
+    fn named(&self) -> [(&'static str, u32); 10] {
         [
             ("not allowed", self.not_allowed),
             ("not pinned", self.not_pinned),
@@ -130,6 +150,8 @@ impl ExclusionCounts {
             ("adapter unavailable", self.adapter_unavailable),
             ("busy", self.busy),
             ("stale", self.stale),
+            ("refused", self.refused),
+            ("bad score", self.bad_score),
             ("not preferred", self.not_preferred),
         ]
     }

@@ -40,6 +40,7 @@
 //! | keep many routers from herding | [`Spread`] |
 //! | let requests wait | [`Queue`], walked through in a [`Pass`]; [`FilterConfig::wait_prefill`] says when |
 //! | keep a session on one worker | [`SessionTable`] |
+//! | filter, score or pick by rules of my own | [`Filter`], [`Scorer`], [`Picker`], in [`CustomRules`] |
 //! | see one cost | [`Selector::cost`], [`CostTerms`] |
 //!
 //! # The cost
@@ -60,7 +61,7 @@
 //! # The filters
 //!
 //! Before any scoring, in this order; the first that objects is the reason given: allow-list, pin, data-parallel
-//! rank bounds, required taints, adapter, busy thresholds, staleness. Preferred taints come last, although a
+//! rank bounds, required taints, adapter, busy thresholds, staleness, [custom ones](CustomRules). Preferred taints come last, although a
 //! wish like the required ones: they give way when nobody who passed everything else has them. Every reason is
 //! derived from the candidate as it is now; nothing is remembered from one decision to the next.
 //!
@@ -77,7 +78,8 @@
 //! * A session is a hint: nothing in here lets it past a filter.
 //! * Equal costs are drawn from uniformly; a worker's place in the list gives it no advantage.
 //! * The cost rises with every kind of load and falls with overlap, for every configuration accepted.
-//! * No clock, no I/O, no locks, no panics. Numbers that come with candidates are integers, so no NaN comes in.
+//! * Custom rules cannot bring an excluded candidate back, nor a cost that is no number.
+//! * No clock, no I/O, no locks, no panics but those of custom rules. Numbers that come with candidates are integers, so no NaN comes in.
 //!
 //! # Cost
 //!
@@ -91,6 +93,7 @@ mod affinity;
 mod candidate;
 mod config;
 mod cost;
+mod custom;
 mod entropy;
 mod explain;
 mod filter;
@@ -108,10 +111,11 @@ pub use affinity::{
 pub use candidate::{Candidate, Capacity, StreamFreshness};
 pub use config::{ConfigError, CostConfig, FilterConfig, StaleRule};
 pub use cost::CostTerms;
+pub use custom::{CustomRules, CustomTerm, Filter, Picker, Scorer};
 pub use entropy::{Entropy, SplitMix64};
 pub use explain::{Explained, Explanation, Verdict};
 pub use filter::{Excluded, ExclusionCounts, Resource};
-pub use pool::{Draw, Scratch};
+pub use pool::{Contender, Draw, Scratch};
 pub use queue::{
     Pass, Queue, QueueConfig, QueueConfigError, QueueFull, QueueKey, QueueOrder, QueueStats, Refused, Waiting,
 };

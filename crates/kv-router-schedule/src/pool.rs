@@ -8,11 +8,14 @@ use crate::Entropy;
 use crate::entropy::{below, unit};
 
 /// A candidate that can still win.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Contender {
-    pub(crate) position: usize,
-    pub(crate) worker: WorkerRank,
-    pub(crate) cost: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contender {
+    /// Position among the candidates, from 0.
+    pub position: usize,
+    /// The rank.
+    pub worker: WorkerRank,
+    /// Its cost, in blocks. Never NaN.
+    pub cost: f64,
 }
 
 /// How a winner is found.
@@ -25,6 +28,8 @@ pub(crate) enum Rule {
     TwoChoices(f64),
     /// Softmax at this temperature, above 0.
     Softmax(f64),
+    /// A custom picker says.
+    Picked,
 }
 
 /// The candidates of one decision that can still win.
@@ -62,6 +67,15 @@ pub enum Draw {
         /// Which of the others was drawn second, counted in the same way.
         second: u32,
     },
+    /// A custom [`Picker`](crate::Picker) picked one.
+    Picked {
+        /// Its name.
+        picker: &'static str,
+        /// Among how many.
+        contenders: u32,
+        /// Which of them, in the order of the candidates, from 0.
+        picked: u32,
+    },
     /// One was drawn with a temperature.
     Sampled {
         /// Among how many.
@@ -81,6 +95,9 @@ impl fmt::Display for Draw {
             }
             Self::TwoChoices { contenders, first, second } => {
                 write!(f, "drew {first} and {second} among {contenders} near equals, counted from 0")
+            }
+            Self::Picked { picker, contenders, picked } => {
+                write!(f, "{picker} picked {picked} among {contenders}, counted from 0")
             }
             Self::Sampled { contenders, point } => {
                 write!(f, "drew {point:.4} over the probabilities of {contenders}")
@@ -106,6 +123,17 @@ impl Pool {
         self.offered
     }
 
+    pub(crate) fn contenders(&self) -> &[Contender] {
+        &self.contenders
+    }
+
+    /// Goes on under another rule. All of those offered must still be there, as under [`Rule::Picked`].
+    pub(crate) fn change_rule(&mut self, rule: Rule) {
+        let contenders = std::mem::take(&mut self.contenders);
+        self.begin(rule);
+        contenders.into_iter().for_each(|contender| self.offer(contender));
+    }
+
     /// Takes a candidate if it can win. Without a temperature, a lower cost sends the others home.
     #[inline]
     pub(crate) fn offer(&mut self, contender: Contender) {
@@ -114,7 +142,7 @@ impl Pool {
         let margin = match self.rule {
             Rule::Lowest => 0.0,
             Rule::TwoChoices(margin) => margin,
-            Rule::Softmax(_) => return self.contenders.push(contender),
+            Rule::Softmax(_) | Rule::Picked => return self.contenders.push(contender),
         };
         if cost > self.lowest + margin {
             return;
@@ -142,7 +170,7 @@ impl Pool {
         }
         let contenders = self.contenders.len() as u32;
         let total = match self.rule {
-            Rule::Lowest => None,
+            Rule::Lowest | Rule::Picked => None,
             Rule::TwoChoices(_) => return self.draw_two(contenders, entropy),
             Rule::Softmax(temperature) => self.weigh(temperature),
         };

@@ -1,6 +1,6 @@
 //! What a request needs and where it may go.
 
-use kv_router_types::{BlockSize, WorkerId, WorkerRank};
+use kv_router_types::{BlockSize, RequestId, WorkerId, WorkerRank};
 
 use crate::Taint;
 
@@ -108,6 +108,8 @@ pub enum Spread {
 /// A request as a decision sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectRequest<'a> {
+    /// What the caller calls it, for custom rules that know more about requests than stands here.
+    pub id: Option<RequestId>,
     /// Whole blocks in the prompt.
     pub prompt_blocks: u32,
     /// Tokens per block: turns the prefill load of the candidates into blocks.
@@ -121,6 +123,12 @@ pub struct SelectRequest<'a> {
 impl SelectRequest<'_> {
     /// A request that may go anywhere.
     pub fn new(prompt_blocks: u32, block_size: BlockSize) -> Self {
-        Self { prompt_blocks, block_size, constraints: Constraints::default(), spread: Spread::Lowest }
+        Self {
+            id: None,
+            prompt_blocks,
+            block_size,
+            constraints: Constraints::default(),
+            spread: Spread::Lowest,
+        }
     }
 }

@@ -3,19 +3,23 @@
 use std::error::Error;
 use std::fmt;
 
+use std::sync::Arc;
+
 use kv_router_types::WorkerRank;
 
-use crate::pool::{Contender, Rule};
+use crate::pool::Rule;
 use crate::{
-    Candidate, ConfigError, CostConfig, CostTerms, Draw, Entropy, Excluded, ExclusionCounts, FilterConfig,
-    Scratch, SelectRequest, Spread, StaleRule,
+    Candidate, ConfigError, Contender, CostConfig, CostTerms, CustomRules, CustomTerm, Draw, Entropy,
+    Excluded, ExclusionCounts, FilterConfig, Picker, Scratch, SelectRequest, Spread, StaleRule,
 };
 
 /// Chooses a worker rank for each request. Immutable: share one among all threads.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Selector {
     cost: CostConfig,
     filters: FilterConfig,
+    /// `None` rather than empty, so that a decision looks once.
+    custom: Option<Arc<CustomRules>>,
 }
 
 /// What became of the preferred taints.
@@ -61,6 +65,8 @@ pub enum Shortage {
     AllBusy,
     /// Those that match, and are not busy, have stale caches: wait until they have caught up.
     AllStale,
+    /// Custom rules leave out those that match, and are not busy or stale. Whether that changes only they know.
+    AllRefused,
 }
 
 /// Why nobody was chosen.
@@ -82,6 +88,15 @@ pub enum SelectError {
         /// How many were left out, by reason.
         excluded: ExclusionCounts,
     },
+    /// A custom [`Picker`](crate::Picker) picked somebody who is not there.
+    BadPick {
+        /// Its name.
+        picker: &'static str,
+        /// What it picked.
+        index: usize,
+        /// How many there were to pick from.
+        contenders: u32,
+    },
 }
 
 impl fmt::Display for SelectError {
@@ -93,6 +108,12 @@ impl fmt::Display for SelectError {
                     f,
                     "all {eligible} eligible workers have their prefill full (excluded: {excluded}): queue the \
                      request, or retry when one has worked some off"
+                );
+            }
+            Self::BadPick { picker, index, contenders } => {
+                return write!(
+                    f,
+                    "the custom picker {picker} picked index {index} of {contenders} contenders: mend the picker"
                 );
             }
         };
@@ -109,6 +130,10 @@ impl fmt::Display for SelectError {
                 "every worker that matches is catching up with its events ({excluded}): retry soon, or let stale \
                  workers serve"
             ),
+            Shortage::AllRefused => write!(
+                f,
+                "custom rules leave out every worker that matches ({excluded}): explain the request to see which"
+            ),
         }
     }
 }
@@ -119,12 +144,15 @@ impl Error for SelectError {}
 pub(crate) trait Watch {
     fn excluded(&mut self, candidate: &Candidate<'_>, reason: Excluded);
     fn scored(&mut self, candidate: &Candidate<'_>, terms: CostTerms);
+    /// Comes before the other two for the same candidate.
+    fn custom(&mut self, term: CustomTerm);
 }
 
 /// Nobody watches: the calls vanish.
 impl Watch for () {
     fn excluded(&mut self, _: &Candidate<'_>, _: Excluded) {}
     fn scored(&mut self, _: &Candidate<'_>, _: CostTerms) {}
+    fn custom(&mut self, _: CustomTerm) {}
 }
 
 impl Selector {
@@ -136,7 +164,23 @@ impl Selector {
     pub fn new(cost: CostConfig, filters: FilterConfig) -> Result<Self, ConfigError> {
         cost.validate()?;
         filters.validate()?;
-        Ok(Self { cost, filters })
+        Ok(Self { cost, filters, custom: None })
+    }
+
+    /// The same selector with rules of the caller's own, in place of those that it had.
+    ///
+    /// # Errors
+    ///
+    /// The name of the first scorer whose weight is out of range.
+    pub fn with_custom(mut self, rules: CustomRules) -> Result<Self, ConfigError> {
+        rules.validate()?;
+        self.custom = (!rules.is_empty()).then(|| Arc::new(rules));
+        Ok(self)
+    }
+
+    /// The rules of the caller's own, if there are any.
+    pub fn custom(&self) -> Option<&CustomRules> {
+        self.custom.as_deref()
     }
 
     /// The rules of the cost.
@@ -155,7 +199,8 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// [`SelectError::NoEligibleWorker`] when the filters leave nobody.
+    /// [`SelectError::NoEligibleWorker`] when the filters leave nobody, [`SelectError::MustWait`] when all of them are
+    /// above the threshold of the queue, [`SelectError::BadPick`] when a custom picker errs.
     pub fn select<'c>(
         &self,
         request: &SelectRequest<'_>,
@@ -167,13 +212,26 @@ impl Selector {
         self.draw(request, tally, entropy, scratch)
     }
 
-    /// The cost of one candidate, whether or not the filters would pass it.
+    /// The cost of one candidate, whether or not the filters would pass it. What a custom scorer may not say counts 0.
     pub fn cost(&self, request: &SelectRequest<'_>, candidate: &Candidate<'_>) -> CostTerms {
-        self.cost.terms(request, candidate, trust(self.filters.stale_rule(candidate.stream)))
+        let trust = trust(self.filters.stale_rule(candidate.stream));
+        let mut terms = self.cost.terms(request, candidate, trust);
+        if let Some(custom) = &self.custom {
+            let _ = custom.score(request, candidate, &mut terms, &mut ());
+        }
+        terms
+    }
+
+    fn picker(&self) -> Option<&dyn Picker> {
+        self.custom.as_ref()?.last_word()
     }
 
     /// How the winner is found among those who passed the filters.
     pub(crate) fn rule(&self, request: &SelectRequest<'_>) -> Rule {
+        if self.picker().is_some() { Rule::Picked } else { self.built_in_rule(request) }
+    }
+
+    fn built_in_rule(&self, request: &SelectRequest<'_>) -> Rule {
         match request.spread {
             _ if self.cost.temperature > 0.0 => Rule::Softmax(self.cost.temperature),
             Spread::Lowest => Rule::Lowest,
@@ -202,7 +260,14 @@ impl Selector {
                     continue;
                 }
             };
-            let terms = self.cost.terms(request, &candidate, trust);
+            let mut terms = self.cost.terms(request, &candidate, trust);
+            if let Some(custom) = &self.custom
+                && let Err(reason) = judge(custom, request, &candidate, &mut terms, watch)
+            {
+                *excluded.of(&reason) += 1;
+                watch.excluded(&candidate, reason);
+                continue;
+            }
             watch.scored(&candidate, terms);
             let is_open = u32::from(self.filters.is_open(&candidate));
             let pool = if preferred.is_empty() || candidate.traits.has_all(preferred) {
@@ -238,17 +303,35 @@ impl Selector {
             (&mut scratch.others, Preference::Relaxed)
         };
         tally.check()?;
+        if let Some(picker) = self.picker() {
+            let contenders = pool.contenders().len() as u32;
+            match picker.pick(request, pool.contenders(), &mut *entropy) {
+                Some(index) => {
+                    let name = picker.name();
+                    let bad = SelectError::BadPick { picker: name, index, contenders };
+                    let winner = *pool.contenders().get(index).ok_or(bad)?;
+                    let draw = Draw::Picked { picker: name, contenders, picked: index as u32 };
+                    return Ok(tally.won_by(winner, draw, preference));
+                }
+                None => pool.change_rule(self.built_in_rule(request)),
+            }
+        }
         let (winner, draw) = pool.draw(entropy).ok_or_else(|| tally.nobody())?;
-        Ok(Selection {
-            position: winner.position,
-            worker: winner.worker,
-            cost: winner.cost,
-            draw,
-            preference,
-            eligible: tally.eligible,
-            excluded: tally.excluded,
-        })
+        Ok(tally.won_by(winner, draw, preference))
     }
+}
+
+/// Custom rules on one candidate. Out of line: most selectors have none.
+#[inline(never)]
+fn judge(
+    custom: &CustomRules,
+    request: &SelectRequest<'_>,
+    candidate: &Candidate<'_>,
+    terms: &mut CostTerms,
+    watch: &mut impl Watch,
+) -> Result<(), Excluded> {
+    custom.check(request, candidate)?;
+    custom.score(request, candidate, terms, watch)
 }
 
 /// The share of its credit that a rank keeps, which is all of it where it is not looked at.
@@ -269,6 +352,18 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    fn won_by(&self, winner: Contender, draw: Draw, preference: Preference) -> Selection {
+        Selection {
+            position: winner.position,
+            worker: winner.worker,
+            cost: winner.cost,
+            draw,
+            preference,
+            eligible: self.eligible,
+            excluded: self.excluded,
+        }
+    }
+
     /// Refuses when there is nobody to choose, or nobody for now.
     pub(crate) fn check(&self) -> Result<(), SelectError> {
         match self {
@@ -285,12 +380,13 @@ impl Tally {
     }
 }
 
-/// Load and staleness are looked at last: whoever fails there matches the request.
+/// Load, staleness and custom rules are looked at last: whoever fails there matches the request.
 fn shortage(excluded: &ExclusionCounts) -> Shortage {
     match excluded {
         counts if counts.total() == 0 => Shortage::NoCandidates,
         ExclusionCounts { busy: 1.., .. } => Shortage::AllBusy,
         ExclusionCounts { stale: 1.., .. } => Shortage::AllStale,
+        ExclusionCounts { refused: 1.., .. } | ExclusionCounts { bad_score: 1.., .. } => Shortage::AllRefused,
         _ => Shortage::NoneMatch,
     }
 }

@@ -9,11 +9,11 @@ use kv_router_types::{BlockSize, Tier, WorkerRank};
 
 use crate::cost::active_prefill_blocks;
 use crate::entropy::below;
-use crate::pool::{Contender, Rule};
+use crate::pool::Rule;
 use crate::select::{Tally, trust};
 use crate::{
-    Candidate, Draw, Entropy, Excluded, ExclusionCounts, Preference, Scratch, SelectError, SelectRequest,
-    Selection, Selector,
+    Candidate, Contender, Draw, Entropy, Excluded, ExclusionCounts, Preference, Scratch, SelectError,
+    SelectRequest, Selection, Selector,
 };
 
 /// What one rank of a slate has of a prompt.
@@ -81,7 +81,7 @@ struct CreditTerms {
 ///
 /// [`set`](Self::set): a few nanoseconds. A decision: one addition and two comparisons a rank, in columns that the
 /// processor takes several at a time, and one credit for each that holds something. A request with constraints is judged
-/// candidate by candidate. A temperature or [`Spread::TwoChoices`](crate::Spread::TwoChoices) adds a copy of those who
+/// candidate by candidate, and every request is under [custom rules](crate::CustomRules). A temperature or [`Spread::TwoChoices`](crate::Spread::TwoChoices) adds a copy of those who
 /// can still win.
 #[derive(Clone, Debug)]
 pub struct Slate {
@@ -194,7 +194,8 @@ impl Slate {
     ///
     /// `holdings` name, in any order, the ranks that have something of the prompt, or that would have to hold more or
     /// less for it than `incoming_blocks`. `candidate` gives the rank at a position as it was [`set`](Self::set), with
-    /// its overlap and its incoming blocks; it is asked only when the request has constraints.
+    /// its overlap and its incoming blocks; it is asked only when the request has constraints, or the
+    /// selector custom rules.
     ///
     /// # Errors
     ///
@@ -208,7 +209,8 @@ impl Slate {
         entropy: &mut impl Entropy,
         scratch: &mut Scratch,
     ) -> Result<Selection, SelectError> {
-        if request.constraints.are_any() || request.block_size != self.block_size {
+        let is_custom = self.selector.custom().is_some();
+        if request.constraints.are_any() || is_custom || request.block_size != self.block_size {
             let all = (0..self.len()).filter_map(|position| Some((position, candidate(position)?)));
             let tally = self.selector.fill(request, all, scratch, &mut ());
             return self.selector.draw(request, tally, entropy, scratch);

@@ -149,6 +149,7 @@ impl Core {
     ) -> SelectRequest<'a> {
         let block_size = self.config.scheme.block_size();
         SelectRequest {
+            id: request.id,
             constraints: request.constraints,
             spread: self.config.spread,
             ..SelectRequest::new(prompt_blocks, block_size)

@@ -19,6 +19,7 @@
 //! | keep a conversation on one worker | [`RouteRequest::session`] |
 //! | run several routers over one fleet | [`Router::load_tracker`], [`Router::take_session_gossip`] |
 //! | report progress, end a request | the [`Booking`] of the decision, or drop it |
+//! | filter, score or pick by rules of my own | [`RouterBuilder::custom`] with [`CustomRules`] |
 //! | know why | [`RouteRequest::explained`], [`Router::explain`], an [`Explanation`] |
 //! | watch | [`Router::stats`], [`Router::streams`], [`Router::load`] |
 //!
@@ -76,9 +77,10 @@ pub use kv_router_load::{
     Booking, BookingState, EngineReport, JournalConfig, LoadConfig, LoadTracker, WorkerLoad,
 };
 pub use kv_router_schedule::{
-    Adapters, Capacity, Constraints, CostConfig, CostTerms, Explanation, FilterConfig, Pin, QueueConfig,
-    QueueFull, QueueOrder, QueueStats, SessionConfig, SessionGossip, SessionId, SessionStats, Spread,
-    StaleRule, Stickiness, StreamFreshness, Taint, WorkerSet, WorkerTraits,
+    Adapters, Candidate, Capacity, Constraints, Contender, CostConfig, CostTerms, CustomRules, CustomTerm,
+    Entropy, Explanation, Filter, FilterConfig, Picker, Pin, QueueConfig, QueueFull, QueueOrder, QueueStats,
+    Scorer, SelectRequest, SessionConfig, SessionGossip, SessionId, SessionStats, Spread, StaleRule,
+    Stickiness, StreamFreshness, Taint, WorkerSet, WorkerTraits,
 };
 pub use kv_router_transport::{EventBatch, ForgetReason, Incarnation, SequencerCounters, SkipReason};
 pub use kv_router_types::{

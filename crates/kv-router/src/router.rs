@@ -11,7 +11,8 @@ use kv_router_load::{
     Demand, EngineReport, Expired, Hooks, LoadListener, LoadStats, LoadTracker, RankCapacity, WorkerLoad,
 };
 use kv_router_schedule::{
-    Capacity, Explanation, QueueStats, RankBounds, Selector, SessionGossip, SessionId, SessionStats,
+    Capacity, CustomRules, Explanation, QueueStats, RankBounds, Selector, SessionGossip, SessionId,
+    SessionStats,
 };
 use kv_router_transport::EventBatch;
 use kv_router_types::{DpRank, KvEvent, WorkerId, WorkerRank};
@@ -51,7 +52,7 @@ const IDLE_ROOMS: usize = 64;
 ///
 /// # Panics
 ///
-/// Never.
+/// Never, but for code of the caller's: clocks, wakers and custom rules.
 pub struct Router {
     core: Arc<Core>,
 }
@@ -63,6 +64,7 @@ pub struct RouterBuilder {
     config: RouterConfig,
     seed: u64,
     clock: Box<dyn Clock>,
+    custom: CustomRules,
 }
 
 impl RouterBuilder {
@@ -80,14 +82,23 @@ impl RouterBuilder {
         self
     }
 
+    /// Filters, scorers and a picker of the caller's own. They are called for every decision, on the thread that
+    /// makes it, for a request that waits too; a panic of theirs comes out there. See [`CustomRules`] for the price.
+    ///
+    /// With a custom filter every request that waits is tried for itself, for it may be admitted where others are not.
+    pub fn custom(mut self, rules: CustomRules) -> Self {
+        self.custom = rules;
+        self
+    }
+
     /// A router without workers.
     ///
     /// # Errors
     ///
     /// The first setting out of range.
     pub fn build(self) -> Result<Router, BuildError> {
-        let Self { config, seed, clock } = self;
-        let selector = Selector::new(config.cost.clone(), config.filters.clone())?;
+        let Self { config, seed, clock, custom } = self;
+        let selector = Selector::new(config.cost.clone(), config.filters.clone())?.with_custom(custom)?;
         let doorbell = Arc::new(Doorbell::default());
         let lobby = config.queue.clone().map(Lobby::new).transpose()?;
         let listener: Option<Arc<dyn LoadListener>> =
@@ -121,7 +132,8 @@ impl RouterBuilder {
 impl Router {
     /// Starts building a router.
     pub fn builder(config: RouterConfig) -> RouterBuilder {
-        RouterBuilder { config, seed: 0, clock: Box::new(SystemClock) }
+        let custom = CustomRules::new();
+        RouterBuilder { config, seed: 0, clock: Box::new(SystemClock), custom }
     }
 
     /// How prompts are cut and hashed.

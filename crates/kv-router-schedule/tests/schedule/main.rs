@@ -4,6 +4,7 @@
 mod affinity;
 mod common;
 mod contract;
+mod custom;
 mod explanations;
 mod properties;
 mod queue;

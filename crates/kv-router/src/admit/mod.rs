@@ -15,13 +15,14 @@ mod models;
 
 use std::fmt;
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kv_router_index::FindOptions;
 use kv_router_load::{BookError, LoadListener};
 use kv_router_schedule::{
-    Pass, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage, Waiting,
+    CustomRules, Pass, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage,
+    Waiting,
 };
 use kv_router_types::WorkerRank;
 use parking_lot::Mutex;
@@ -50,12 +51,14 @@ pub(crate) struct Lobby {
     bell: Bell,
     /// Whether some may wait for what will never come. Relaxed: the bell orders it.
     is_thorough: AtomicBool,
+    /// Numbers those who are of a class of their own.
+    alone: AtomicU64,
 }
 
 impl Lobby {
     pub(crate) fn new(config: QueueConfig) -> Result<Self, QueueConfigError> {
         let queue = Mutex::new(Queue::new(config)?);
-        Ok(Self { queue, bell: Bell::new(), is_thorough: AtomicBool::new(false) })
+        Ok(Self { queue, bell: Bell::new(), is_thorough: AtomicBool::new(false), alone: AtomicU64::new(0) })
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
@@ -88,7 +91,9 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
         let cached = room.overlaps.best().map_or(0, |overlap| u64::from(overlap.blocks()));
         let cached = cached * u64::from(core.config.scheme.block_size().get());
         let uncached = (request.prompt_tokens() as u64).saturating_sub(cached);
-        Ok((OwnedRequest::new(request, &room.locals), uncached))
+        let has_filters = core.selector.custom().is_some_and(CustomRules::has_filters);
+        let alone = has_filters.then(|| lobby.alone.fetch_add(1, Ordering::Relaxed));
+        Ok((OwnedRequest::new(request, &room.locals, alone), uncached))
     })?;
     let class = owned.class();
     let pending = Arc::new(Pending { request: owned, slot: Slot::new() });

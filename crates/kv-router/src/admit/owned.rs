@@ -19,11 +19,13 @@ pub(super) struct OwnedConstraints {
     adapter: Option<Arc<str>>,
     /// A session that is stuck to its rank constrains like a pin.
     strict_session: Option<SessionId>,
+    /// Under custom filters everybody is of a class of its own: what they make of a request is theirs to know.
+    alone: Option<u64>,
 }
 
 impl OwnedConstraints {
     /// `None` when they do not constrain.
-    fn new(request: &RouteRequest<'_>) -> Option<Self> {
+    fn new(request: &RouteRequest<'_>, alone: Option<u64>) -> Option<Self> {
         let constraints = &request.constraints;
         let strict = request.session.filter(|&(_, stickiness)| stickiness == Stickiness::Strict);
         let Constraints { allow, pin, required_taints, preferred_taints, adapter } = *constraints;
@@ -34,8 +36,9 @@ impl OwnedConstraints {
             preferred: preferred_taints.to_vec(),
             adapter: adapter.map(Arc::from),
             strict_session: strict.map(|(session, _)| session),
+            alone,
         };
-        (*constraints != Constraints::default() || strict.is_some()).then_some(owned)
+        (*constraints != Constraints::default() || strict.is_some() || alone.is_some()).then_some(owned)
     }
 
     fn borrow(&self) -> Constraints<'_> {
@@ -63,12 +66,13 @@ pub(super) struct OwnedRequest {
 }
 
 impl OwnedRequest {
-    pub(super) fn new(request: &RouteRequest<'_>, locals: &[LocalBlockHash]) -> Self {
+    /// `alone` is a number that no other request has, for one that shares its class with nobody.
+    pub(super) fn new(request: &RouteRequest<'_>, locals: &[LocalBlockHash], alone: Option<u64>) -> Self {
         Self {
             locals: locals.into(),
             tokens: request.prompt_tokens(),
             id: request.id,
-            constraints: OwnedConstraints::new(request).map(Arc::new),
+            constraints: OwnedConstraints::new(request, alone).map(Arc::new),
             explain: request.explain,
             deadline: request.deadline,
             attempt: request.attempt,

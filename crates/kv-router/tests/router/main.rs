@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod admit;
+mod custom;
 mod indexes;
 mod lives;
 mod routing;
