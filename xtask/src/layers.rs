@@ -94,6 +94,7 @@ const RULES: &[Rule] = &[
         name: "kv-router",
         layer: Layer::L4,
         uses: &[
+            "kv-router-approx",
             "kv-router-hash",
             "kv-router-index",
             "kv-router-load",

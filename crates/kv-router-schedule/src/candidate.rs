@@ -17,6 +17,8 @@ pub enum StreamFreshness {
     Recovering,
     /// What was known has been forgotten: the overlap counts new events alone and is too small.
     Cold,
+    /// No events are heard of the rank: the overlap is a guess from what was sent there.
+    Predicted,
 }
 
 impl fmt::Display for StreamFreshness {
@@ -25,6 +27,7 @@ impl fmt::Display for StreamFreshness {
             Self::Fresh => "fresh",
             Self::Recovering => "recovering",
             Self::Cold => "cold",
+            Self::Predicted => "predicted",
         })
     }
 }

@@ -98,6 +98,8 @@ pub struct FilterConfig {
     pub recovering: StaleRule,
     /// For a rank whose cache had to be forgotten. Default: full credit, of what has been seen since.
     pub cold: StaleRule,
+    /// For a rank whose cache is a guess, because no events are heard of it. Default: full credit.
+    pub predicted: StaleRule,
 }
 
 impl FilterConfig {
@@ -115,7 +117,8 @@ impl FilterConfig {
         for (field, fraction) in fractions {
             at_most(field, fraction.unwrap_or(0.0), HIGHEST)?;
         }
-        for (field, rule) in [("recovering", self.recovering), ("cold", self.cold)] {
+        let rules = [("recovering", self.recovering), ("cold", self.cold), ("predicted", self.predicted)];
+        for (field, rule) in rules {
             if let StaleRule::Credit(factor) = rule {
                 at_most(field, factor, 1.0)?;
             }
@@ -129,6 +132,7 @@ impl FilterConfig {
             StreamFreshness::Fresh => StaleRule::Credit(1.0),
             StreamFreshness::Recovering => self.recovering,
             StreamFreshness::Cold => self.cold,
+            StreamFreshness::Predicted => self.predicted,
         }
     }
 }
@@ -136,7 +140,14 @@ impl FilterConfig {
 impl Default for FilterConfig {
     fn default() -> Self {
         let full = StaleRule::Credit(1.0);
-        Self { busy_prefill: None, busy_decode: None, wait_prefill: None, recovering: full, cold: full }
+        Self {
+            busy_prefill: None,
+            busy_decode: None,
+            wait_prefill: None,
+            recovering: full,
+            cold: full,
+            predicted: full,
+        }
     }
 }
 
@@ -209,6 +220,7 @@ mod tests {
         check(|c| c.recovering = StaleRule::Credit(1.1), Some("recovering"));
         check(|c| c.cold = StaleRule::Credit(f64::NAN), Some("cold"));
         check(|c| c.cold = StaleRule::Exclude, None);
+        check(|c| c.predicted = StaleRule::Credit(-0.1), Some("predicted"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use kv_router_approx::predicted::PredictedConfigError;
 use kv_router_hash::{HashScheme, Window};
 use kv_router_index::PositionalConfigError;
 use kv_router_index::paged::PagedConfigError;
@@ -13,6 +14,7 @@ use kv_router_schedule::{
 use kv_router_types::BlockSize;
 
 use crate::index::IndexConfig;
+use crate::predict::PredictionConfig;
 
 /// Everything that a router is built from.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct RouterConfig {
     pub load: LoadConfig,
     /// Which index, and its bounds. Default: the paged one.
     pub index: IndexConfig,
+    /// How the cache of a worker is guessed that has no events, or falls silent.
+    pub prediction: PredictionConfig,
     /// The longest prompt accepted, in tokens. Default 4,194,304. It bounds the memory and the time of a decision.
     pub max_prompt_tokens: usize,
 }
@@ -55,6 +59,7 @@ impl RouterConfig {
             journal: None,
             load: LoadConfig::default(),
             index: IndexConfig::default(),
+            prediction: PredictionConfig::default(),
             max_prompt_tokens: 1 << 22,
         }
     }
@@ -76,6 +81,10 @@ pub enum BuildError {
     PagedIndex(PagedConfigError),
     /// A setting of the positional index is out of range.
     PositionalIndex(PositionalConfigError),
+    /// A bound of the predicted index is out of range.
+    Prediction(PredictedConfigError),
+    /// The rule for silence asks for no request at all.
+    SilentRequests,
     /// `max_prompt_tokens` is below one block, or above what a booking can count.
     MaxPromptTokens {
         /// The refused value.
@@ -92,6 +101,10 @@ impl fmt::Display for BuildError {
             Self::Sessions(error) => error.fmt(f),
             Self::PagedIndex(error) => error.fmt(f),
             Self::PositionalIndex(error) => error.fmt(f),
+            Self::Prediction(error) => error.fmt(f),
+            Self::SilentRequests => {
+                f.write_str("requests of the rule for silence is 0: choose at least 1, or have no such rule")
+            }
             Self::MaxPromptTokens { given } => {
                 write!(f, "max_prompt_tokens is {given}: choose at least one block and at most {}", u32::MAX)
             }
@@ -108,7 +121,8 @@ impl Error for BuildError {
             Self::Sessions(error) => Some(error),
             Self::PagedIndex(error) => Some(error),
             Self::PositionalIndex(error) => Some(error),
-            Self::MaxPromptTokens { .. } => None,
+            Self::Prediction(error) => Some(error),
+            Self::SilentRequests | Self::MaxPromptTokens { .. } => None,
         }
     }
 }

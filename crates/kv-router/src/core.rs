@@ -18,6 +18,7 @@ use crate::decision::Placement;
 use crate::fleet::Fleet;
 use crate::index::SharedIndex;
 use crate::pool::Pool;
+use crate::predict::Predictor;
 use crate::request::Content;
 use crate::room::Room;
 use crate::seed::Seeds;
@@ -40,7 +41,9 @@ pub(crate) struct Core {
     pub(crate) seeds: Seeds,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) unknown_rank_batches: AtomicU64,
+    pub(crate) events_off_batches: AtomicU64,
     pub(crate) sessions: Sessions,
+    pub(crate) predictor: Predictor,
     /// Those who wait. `None` without a queue.
     pub(crate) lobby: Option<Lobby>,
 }
@@ -90,7 +93,8 @@ impl Core {
                 };
                 // After many attempts in vain, a rank that came back is good enough.
                 let is_current = || attempt >= MOST_ATTEMPTS || room.is_current(worker, &self.fleet());
-                let booking = match book(worker, demand, self.clock.now(), &is_current) {
+                let now = self.clock.now();
+                let booking = match book(worker, demand, now, &is_current) {
                     // It left after it was selected, and may have come back. Look again, at the fleet as it is now.
                     Err(BookError::UnknownRank { .. }) if attempt < MOST_ATTEMPTS => {
                         attempt += 1;
@@ -103,10 +107,14 @@ impl Core {
                     Break(off) => return Ok(Break(off)),
                 };
                 if let Some((session, _)) = request.session {
-                    self.sessions.bind(session, worker, self.clock.now());
+                    self.sessions.bind(session, worker, now);
                 }
-                let overlap = room.overlaps.get(worker);
-                let placement = Placement { selection, overlap, prompt_blocks, cost, explanation };
+                let (overlap, certainty) = room.overlap(worker);
+                if let Some(rank) = room.rank(worker) {
+                    let cached = overlap.map_or(0, |overlap| overlap.blocks());
+                    self.predictor.sent(rank, &room.locals, cached, certainty, now);
+                }
+                let placement = Placement { selection, overlap, certainty, prompt_blocks, cost, explanation };
                 return Ok(Continue(Decision { placement, booking }));
             }
         })
@@ -163,6 +171,10 @@ impl Core {
         self.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
         self.load.snapshot_into(&room.sequence, &mut room.loads);
         room.line_up(&fleet);
+        if room.is_guessing() {
+            self.predictor.find_into(&room.locals, self.clock.now(), &mut room.guesses);
+            room.place_guesses();
+        }
     }
 
     fn decide(

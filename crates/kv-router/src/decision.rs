@@ -1,6 +1,6 @@
 //! The answer to a request.
 
-use kv_router_index::Overlap;
+use kv_router_index::{Certainty, Overlap};
 use kv_router_load::Booking;
 use kv_router_schedule::{CostTerms, Explanation, Selection};
 use kv_router_types::WorkerRank;
@@ -20,6 +20,7 @@ pub struct Decision {
 pub(crate) struct Placement {
     pub(crate) selection: Selection,
     pub(crate) overlap: Option<Overlap>,
+    pub(crate) certainty: Certainty,
     pub(crate) prompt_blocks: u32,
     pub(crate) cost: CostTerms,
     pub(crate) explanation: Option<Explanation>,
@@ -34,6 +35,12 @@ impl Decision {
     /// Leading blocks of the prompt that the rank has cached, in any tier.
     pub fn overlap_blocks(&self) -> u32 {
         self.placement.overlap.map_or(0, |overlap| overlap.blocks())
+    }
+
+    /// Whether that is [`Exact`](Certainty::Exact), what the events of the rank say, or a
+    /// [`Guess`](Certainty::Guess) from what was sent there, because no events are heard of it.
+    pub fn certainty(&self) -> Certainty {
+        self.placement.certainty
     }
 
     /// The same by tier; `None` when the rank has not even the first block.

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::ingest::Stream;
+use crate::predict::Silence;
 
 /// What a worker says of itself when it joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,18 @@ pub struct WorkerSpec {
     /// The life that its engine is in, if it is known: batches of an older one are stale, however late they come.
     /// Default: the lowest, which takes any. A worker that comes back after a restart should say which life it is.
     pub incarnation: Incarnation,
+    /// Whether its engine tells what it caches. Default: it does.
+    pub events: EventSource,
+}
+
+/// Whether an engine tells what it caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventSource {
+    /// It does. Should it fall silent, see [`PredictionConfig::silence`](crate::PredictionConfig::silence).
+    #[default]
+    On,
+    /// It does not: its cache is guessed from what is sent there, and batches that claim to be of it are refused.
+    Off,
 }
 
 impl WorkerSpec {
@@ -42,6 +55,7 @@ impl WorkerSpec {
             traits: WorkerTraits::default(),
             capacity: Capacity::default(),
             incarnation: Incarnation::default(),
+            events: EventSource::default(),
         }
     }
 
@@ -66,6 +80,13 @@ impl WorkerSpec {
         self
     }
 
+    /// With an engine that tells nothing of its cache.
+    #[must_use]
+    pub fn without_events(mut self) -> Self {
+        self.events = EventSource::Off;
+        self
+    }
+
     /// With this capacity in each rank.
     #[must_use]
     pub fn with_capacity(mut self, capacity: Capacity) -> Self {
@@ -80,6 +101,9 @@ pub(crate) struct Rank {
     pub(crate) traits: Arc<WorkerTraits>,
     /// Serialises the events of the rank. Taken before the index lock, never after.
     pub(crate) stream: Mutex<Stream>,
+    pub(crate) events: EventSource,
+    /// What it was sent and has said nothing of.
+    pub(crate) silence: Silence,
     /// What `stream` last said of itself, for decisions, which do not wait for events.
     freshness: AtomicU8,
     /// Counts the changes of `freshness` in the whole fleet.
@@ -87,13 +111,25 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    /// A rank of a worker that joins `fleet`. It starts cold.
-    pub(crate) fn new(fleet: &Fleet, id: WorkerRank, traits: Arc<WorkerTraits>, stream: Stream) -> Self {
+    /// A rank of a worker that joins `fleet`. It starts cold, or guessed for good.
+    pub(crate) fn new(
+        fleet: &Fleet,
+        id: WorkerRank,
+        traits: Arc<WorkerTraits>,
+        events: EventSource,
+        stream: Stream,
+    ) -> Self {
+        let freshness = match events {
+            EventSource::On => StreamFreshness::Cold,
+            EventSource::Off => StreamFreshness::Predicted,
+        };
         Self {
             id,
             traits,
             stream: Mutex::new(stream),
-            freshness: AtomicU8::new(code(StreamFreshness::Cold)),
+            events,
+            silence: Silence::default(),
+            freshness: AtomicU8::new(code(freshness)),
             judgements: Arc::clone(&fleet.judgements),
         }
     }
@@ -103,8 +139,13 @@ impl Rank {
         match self.freshness.load(Ordering::Relaxed) {
             0 => StreamFreshness::Fresh,
             1 => StreamFreshness::Recovering,
-            _ => StreamFreshness::Cold,
+            2 => StreamFreshness::Cold,
+            _ => StreamFreshness::Predicted,
         }
+    }
+
+    pub(crate) fn is_predicted(&self) -> bool {
+        self.freshness() == StreamFreshness::Predicted
     }
 
     /// Tells whether it was another before.
@@ -124,6 +165,7 @@ fn code(freshness: StreamFreshness) -> u8 {
         StreamFreshness::Fresh => 0,
         StreamFreshness::Recovering => 1,
         StreamFreshness::Cold => 2,
+        StreamFreshness::Predicted => 3,
     }
 }
 

@@ -86,6 +86,11 @@ pub enum ApplyBatchError {
         /// Where the batch came from.
         from: WorkerRank,
     },
+    /// The worker joined as one that has no events: its cache is guessed, and a guess is never mixed with events.
+    EventsOff {
+        /// Where the batch came from.
+        from: WorkerRank,
+    },
 }
 
 impl fmt::Display for ApplyBatchError {
@@ -96,6 +101,9 @@ impl fmt::Display for ApplyBatchError {
                     f,
                     "events from {from}, which has not joined: join the worker first, with enough ranks"
                 )
+            }
+            Self::EventsOff { from } => {
+                write!(f, "events from {from}, which joined without events: let it join again with them")
             }
         }
     }
@@ -126,6 +134,10 @@ impl Stream {
 
     pub(crate) fn close(&mut self) {
         self.closed = true;
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     pub(crate) fn status(&self, worker: WorkerRank) -> RankStatus {

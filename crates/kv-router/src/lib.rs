@@ -16,6 +16,7 @@
 //! | pass on what an engine cached | [`Router::apply`] with an [`EventBatch`] |
 //! | place a request | [`Router::route`] with a [`RouteRequest`], a [`Decision`] |
 //! | place it when there is room | [`Router::admit`], a [`Ticket`] |
+//! | route to a worker that has no events | [`WorkerSpec::without_events`], [`PredictionConfig`] |
 //! | keep a conversation on one worker | [`RouteRequest::session`] |
 //! | run several routers over one fleet | [`Router::load_tracker`], [`Router::take_session_gossip`] |
 //! | report progress, end a request | the [`Booking`] of the decision, or drop it |
@@ -27,6 +28,8 @@
 //!
 //! * The overlap of a rank is exactly what its events say, under any history of them ([`kv_router_index`]). Events that
 //!   are lost or refused make it smaller, never larger, and are counted.
+//! * A rank without events, or one that falls silent, is answered by a guess that says so ([`Decision::certainty`]); of
+//!   one rank a decision takes what its events say or what is guessed, never some of both.
 //! * A request counts as load from the decision until its booking is dropped, it expires, or its worker leaves.
 //! * Events of a worker that left change nothing any more, and those of a life before
 //!   [`WorkerSpec::incarnation`] never do.
@@ -40,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod builder;
 mod clock;
 mod config;
 mod core;
@@ -48,25 +52,32 @@ mod error;
 mod fleet;
 mod index;
 mod ingest;
+mod membership;
 mod pool;
+mod predict;
 mod request;
 mod room;
 mod router;
 mod seed;
 mod sessions;
+mod stats;
 mod sync;
 
 pub use admit::Ticket;
+pub use builder::RouterBuilder;
 pub use clock::{Clock, SystemClock};
 pub use config::{BuildError, RouterConfig};
 pub use decision::Decision;
 pub use error::{AdmitError, JoinError, LeaveError, RouteError};
-pub use fleet::WorkerSpec;
+pub use fleet::{EventSource, WorkerSpec};
 pub use index::IndexConfig;
 pub use ingest::{ApplyBatchError, BatchReport, EventCounters, RankStatus};
+pub use predict::{PredictionConfig, PredictionStats, SilenceRule};
 pub use request::RouteRequest;
-pub use router::{Router, RouterBuilder, RouterStats};
+pub use router::Router;
+pub use stats::RouterStats;
 
+pub use kv_router_approx::predicted::{PredictedConfig, PredictedConfigError};
 pub use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window};
 pub use kv_router_index::paged::{PagedConfig, PagedConfigError};
 pub use kv_router_index::{

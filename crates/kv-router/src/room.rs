@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kv_router_hash::{BlockHasher, HashScheme, sequence_hashes_into};
-use kv_router_index::Overlaps;
+use kv_router_index::{Certainty, Overlap, Overlaps};
 use kv_router_load::{LoadSnapshot, Membership, RankLoad};
 use kv_router_schedule::{
     Candidate, Capacity, Entropy, Explanation, Holding, Scratch, SelectError, SelectRequest, Selection,
@@ -20,7 +20,10 @@ pub(crate) struct Room {
     hasher: BlockHasher,
     pub(crate) locals: Vec<LocalBlockHash>,
     pub(crate) sequence: Vec<SequenceHash>,
+    /// What events say.
     pub(crate) overlaps: Overlaps,
+    /// What is guessed. Filled and looked at only where somebody is guessed.
+    pub(crate) guesses: Overlaps,
     pub(crate) loads: LoadSnapshot,
     pub(crate) scratch: Scratch,
     columns: Columns,
@@ -34,6 +37,7 @@ impl Room {
             locals: Vec::new(),
             sequence: Vec::new(),
             overlaps: Overlaps::new(),
+            guesses: Overlaps::new(),
             loads: LoadSnapshot::new(),
             scratch: Scratch::new(),
             columns: Columns::default(),
@@ -56,7 +60,32 @@ impl Room {
     /// Joins `overlaps` and `loads` to candidates. Both must have been filled, and `loads` after `fleet` was read.
     pub(crate) fn line_up(&mut self, fleet: &Arc<Fleet>) {
         self.columns.judge(fleet, &self.loads, &mut self.slate);
-        self.columns.place(&self.overlaps);
+        self.columns.clear_overlaps();
+        self.columns.place(&self.overlaps, Certainty::Exact);
+    }
+
+    /// Whether any rank is guessed in this decision: then `guesses` has to be filled, and
+    /// [placed](Self::place_guesses).
+    pub(crate) fn is_guessing(&self) -> bool {
+        self.columns.is_guessing
+    }
+
+    pub(crate) fn place_guesses(&mut self) {
+        self.columns.place(&self.guesses, Certainty::Guess);
+    }
+
+    /// What one rank has of the prompt, and how that is known: by events or by a guess, never by both.
+    pub(crate) fn overlap(&self, worker: WorkerRank) -> (Option<Overlap>, Certainty) {
+        let position = self.columns.position.get(&worker).copied();
+        match position.is_some_and(|position| self.columns.is_predicted(position as usize)) {
+            true => (self.guesses.get(worker).copied(), Certainty::Guess),
+            false => (self.overlaps.get(worker).copied(), Certainty::Exact),
+        }
+    }
+
+    /// The rank that was looked at.
+    pub(crate) fn rank(&self, worker: WorkerRank) -> Option<&Arc<Rank>> {
+        self.columns.fleet.get(worker)
     }
 
     /// Chooses. `blocks` is what the prompt takes on a rank that shares none of it.
@@ -133,6 +162,8 @@ struct Columns {
     overlap: Vec<[u32; Tier::COUNT]>,
     /// Copied while `judged` says so, so that all of a decision judges a rank alike.
     freshness: Vec<StreamFreshness>,
+    /// Whether any of them says that its rank is guessed.
+    is_guessing: bool,
     /// What [`Fleet::judgements`] was when `freshness` was copied.
     judged: u64,
     /// Positions where `overlap` is not zero, to be cleared by the next decision.
@@ -174,6 +205,7 @@ impl Columns {
             |rank: &Option<Arc<Rank>>| rank.as_deref().map_or(StreamFreshness::Cold, Rank::freshness);
         self.freshness.clear();
         self.freshness.extend(self.ranks.iter().map(freshness));
+        self.is_guessing = self.freshness.contains(&StreamFreshness::Predicted);
         slate.clear();
         for position in 0..loads.len() {
             let rank = self.candidate(position, loads, 0);
@@ -181,13 +213,23 @@ impl Columns {
         }
     }
 
-    /// Costs as many steps as ranks hold something, not as there are ranks.
-    fn place(&mut self, overlaps: &Overlaps) {
+    fn is_predicted(&self, position: usize) -> bool {
+        self.freshness.get(position) == Some(&StreamFreshness::Predicted)
+    }
+
+    fn clear_overlaps(&mut self) {
         for position in self.touched.drain(..) {
             self.overlap[position as usize] = [0; Tier::COUNT];
         }
+    }
+
+    /// Takes from an index the answers for those ranks that are its business: the guessed ones, or all others. Costs as
+    /// many steps as ranks hold something, not as there are ranks.
+    fn place(&mut self, overlaps: &Overlaps, certainty: Certainty) {
         for overlap in overlaps.iter() {
-            if let Some(&position) = self.position.get(&overlap.worker()) {
+            if let Some(&position) = self.position.get(&overlap.worker())
+                && self.is_predicted(position as usize) == (certainty == Certainty::Guess)
+            {
                 self.overlap[position as usize] = overlap.by_tier();
                 self.touched.push(position);
             }

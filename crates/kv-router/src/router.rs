@@ -2,37 +2,25 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kv_router_hash::HashScheme;
-use kv_router_index::{FindOptions, Occupancy, Overlaps};
-use kv_router_load::{
-    Demand, EngineReport, Expired, Hooks, LoadListener, LoadStats, LoadTracker, RankCapacity, WorkerLoad,
-};
-use kv_router_schedule::{
-    Capacity, CustomRules, Explanation, QueueStats, RankBounds, Selector, SessionGossip, SessionId,
-    SessionStats,
-};
+use kv_router_index::{FindOptions, Overlaps};
+use kv_router_load::{EngineReport, Expired, LoadTracker, WorkerLoad};
+use kv_router_schedule::{Capacity, Explanation, SessionGossip, SessionId, StreamFreshness};
 use kv_router_transport::EventBatch;
-use kv_router_types::{DpRank, KvEvent, WorkerId, WorkerRank};
-use parking_lot::{Mutex, RwLock};
+use kv_router_types::{KvEvent, WorkerRank};
 
-use crate::admit::{Doorbell, Lobby, Ticket, admit, ring, ring_all};
-use crate::clock::{Clock, SystemClock};
+use crate::admit::{Lobby, Ticket, admit, ring};
 use crate::core::Core;
-use crate::fleet::{Fleet, Rank};
-use crate::ingest::{ApplyBatchError, BatchReport, RankStatus, Stream};
-use crate::pool::Pool;
-use crate::seed::Seeds;
-use crate::sessions::{Merged, Sessions};
+use crate::fleet::Rank;
+use crate::ingest::{ApplyBatchError, BatchReport, RankStatus};
+use crate::membership::rank_capacity;
+use crate::sessions::Merged;
 use crate::{
-    AdmitError, BuildError, Decision, JoinError, LeaveError, RouteError, RouteRequest, RouterConfig,
-    WorkerSpec,
+    AdmitError, Decision, EventSource, RouteError, RouteRequest, RouterBuilder, RouterConfig, RouterStats,
 };
-
-/// Buffers kept for later decisions; more than the threads that a gateway routes on.
-const IDLE_ROOMS: usize = 64;
 
 /// Routes requests to the worker rank that already holds their prefix, unless it is too busy.
 ///
@@ -54,164 +42,22 @@ const IDLE_ROOMS: usize = 64;
 ///
 /// Never, but for code of the caller's: clocks, wakers and custom rules.
 pub struct Router {
-    core: Arc<Core>,
-}
-
-/// Builds a [`Router`].
-#[derive(Debug)]
-#[must_use = "a builder does nothing until it builds"]
-pub struct RouterBuilder {
-    config: RouterConfig,
-    seed: u64,
-    clock: Box<dyn Clock>,
-    custom: CustomRules,
-}
-
-impl RouterBuilder {
-    /// The seed of all draws. Equal seeds and equal calls on one thread give equal decisions. Default 0; give each
-    /// replica of a router its own, or they all break ties alike; where prompts come from strangers a random one, since
-    /// it goes into the hash of the index too.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Where the time comes from. Default: [`SystemClock`].
-    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Box::new(clock);
-        self
-    }
-
-    /// Filters, scorers and a picker of the caller's own. They are called for every decision, on the thread that
-    /// makes it, for a request that waits too; a panic of theirs comes out there. See [`CustomRules`] for the price.
-    ///
-    /// With a custom filter every request that waits is tried for itself, for it may be admitted where others are not.
-    pub fn custom(mut self, rules: CustomRules) -> Self {
-        self.custom = rules;
-        self
-    }
-
-    /// A router without workers.
-    ///
-    /// # Errors
-    ///
-    /// The first setting out of range.
-    pub fn build(self) -> Result<Router, BuildError> {
-        let Self { config, seed, clock, custom } = self;
-        let selector = Selector::new(config.cost.clone(), config.filters.clone())?.with_custom(custom)?;
-        let doorbell = Arc::new(Doorbell::default());
-        let lobby = config.queue.clone().map(Lobby::new).transpose()?;
-        let listener: Option<Arc<dyn LoadListener>> =
-            lobby.is_some().then(|| Arc::<Doorbell>::clone(&doorbell) as Arc<dyn LoadListener>);
-        let load = LoadTracker::with_hooks(config.load.clone(), Hooks { listener, journal: config.journal })?;
-        let replica = config.journal.map_or(seed, |journal| journal.life.replica.get());
-        let sessions = Sessions::new(config.sessions.clone(), replica)?;
-        let given = config.max_prompt_tokens;
-        if given < config.scheme.block_size().as_usize() || given as u64 > Demand::MAX_PREFILL_TOKENS {
-            return Err(BuildError::MaxPromptTokens { given });
-        }
-        let core = Arc::new(Core {
-            selector,
-            index: config.index.build(seed)?,
-            load,
-            fleet: RwLock::default(),
-            membership: Mutex::new(()),
-            rooms: Pool::new(IDLE_ROOMS),
-            seeds: Seeds::new(seed),
-            clock,
-            unknown_rank_batches: AtomicU64::new(0),
-            sessions,
-            lobby,
-            config,
-        });
-        doorbell.connect(&core);
-        Ok(Router { core })
-    }
+    pub(crate) core: Arc<Core>,
 }
 
 impl Router {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
     /// Starts building a router.
     pub fn builder(config: RouterConfig) -> RouterBuilder {
-        let custom = CustomRules::new();
-        RouterBuilder { config, seed: 0, clock: Box::new(SystemClock), custom }
+        RouterBuilder::new(config)
     }
 
     /// How prompts are cut and hashed.
     pub fn scheme(&self) -> HashScheme {
         self.core.config.scheme
-    }
-
-    /// Adds a worker with all its ranks. Each starts cold: nothing is known of its cache.
-    ///
-    /// # Errors
-    ///
-    /// [`JoinError`]; the fleet is then unchanged.
-    pub fn join(&self, worker: WorkerId, spec: WorkerSpec) -> Result<(), JoinError> {
-        let WorkerSpec { block_size, ranks, mut traits, capacity, incarnation } = spec;
-        let ours = self.scheme().block_size();
-        if ranks == 0 || ranks > WorkerSpec::MAX_RANKS {
-            return Err(JoinError::RankCount { worker, ranks });
-        }
-        if block_size != ours {
-            return Err(JoinError::BlockSizeMismatch { worker, theirs: block_size, ours });
-        }
-        traits.ranks = RankBounds::new(DpRank::new(0), ranks);
-        let traits = Arc::new(traits);
-
-        let membership = self.core.membership.lock();
-        let before = self.core.fleet();
-        if before.contains(worker) {
-            return Err(JoinError::AlreadyJoined { worker });
-        }
-        let ids = (0..ranks).map(|rank| WorkerRank::new(worker, DpRank::new(rank)));
-        let joining =
-            ids.clone().map(|id| Rank::new(&before, id, Arc::clone(&traits), Stream::new(incarnation)));
-        // The fleet first: a rank that has load but is not in the fleet is no candidate, the other way round is
-        // no candidate either, and events are taken from here on.
-        *self.core.fleet.write() = Arc::new(before.with(worker, joining.collect()));
-        for id in ids {
-            if let Err(error) = self.core.load.add_rank(id) {
-                self.core.load.remove_worker(worker);
-                self.forget(worker, &before);
-                return Err(JoinError::FleetFull(error));
-            }
-            self.core.load.set_capacity(id, rank_capacity(capacity));
-        }
-        drop(membership);
-        ring(&self.core); // somebody may have waited for it
-        Ok(())
-    }
-
-    /// Removes a worker: its blocks, its load, its ranks. Bookings on it stay valid and count for nothing.
-    ///
-    /// Once this returns, no event of it changes anything, however late it comes, until it joins again. To keep late
-    /// events of its past life out after that too, join with [`WorkerSpec::incarnation`].
-    ///
-    /// # Errors
-    ///
-    /// [`LeaveError::UnknownWorker`].
-    pub fn leave(&self, worker: WorkerId) -> Result<(), LeaveError> {
-        let membership = self.core.membership.lock();
-        let before = self.core.fleet();
-        if !before.contains(worker) {
-            return Err(LeaveError::UnknownWorker { worker });
-        }
-        self.core.load.remove_worker(worker);
-        self.forget(worker, &Arc::new(before.without(worker)));
-        self.core.sessions.unbind_worker(worker);
-        drop(membership);
-        ring_all(&self.core); // who waited for it alone need not wait any longer
-        Ok(())
-    }
-
-    /// Puts `after` in place of the fleet, then forgets what the index has of `worker`. An event that is being
-    /// applied is waited for, later ones find the stream closed: none can bring a block back.
-    fn forget(&self, worker: WorkerId, after: &Arc<Fleet>) {
-        let before = std::mem::replace(&mut *self.core.fleet.write(), Arc::clone(after));
-        for rank in before.ranks_of(worker) {
-            rank.stream.lock().close();
-        }
-        self.core.index.remove_worker(worker);
     }
 
     /// Takes one batch of events. Batches of one rank must come in their order: one that is ahead makes a gap, for
@@ -229,11 +75,25 @@ impl Router {
         };
         let fleet = self.core.fleet();
         let rank = fleet.get(batch.from).ok_or_else(unknown)?;
+        if rank.events == EventSource::Off {
+            self.core.events_off_batches.fetch_add(1, Ordering::Relaxed);
+            return Err(ApplyBatchError::EventsOff { from: batch.from });
+        }
         let now = self.core.clock.now(); // the caller's code, so not under a lock of ours
         let mut stream = rank.stream.lock();
-        let report = stream.apply(batch, now, &*self.core.index).ok_or_else(unknown)?;
+        let mut report = stream.apply(batch, now, &*self.core.index).ok_or_else(unknown)?;
+        let was_predicted = rank.is_predicted();
+        match report.skipped {
+            None => rank.silence.end(),
+            // What was known before shows no life.
+            Some(_) if was_predicted => report.freshness = StreamFreshness::Predicted,
+            Some(_) => {}
+        }
         let is_judged_anew = rank.set_freshness(report.freshness);
         drop(stream);
+        if was_predicted && is_judged_anew {
+            self.core.predictor.heard_again(rank.id);
+        }
         if is_judged_anew {
             ring(&self.core); // somebody may have waited for its cache to be known
         }
@@ -279,7 +139,7 @@ impl Router {
         })
     }
 
-    /// Who holds how much of a prompt.
+    /// Who holds how much of a prompt, by their events. What is guessed of others is in [`guesses`](Self::guesses).
     ///
     /// # Errors
     ///
@@ -289,6 +149,23 @@ impl Router {
             self.core.hash(request, room)?;
             let mut found = Overlaps::new();
             self.core.index.find_into(&room.locals, FindOptions::new(), &mut found);
+            Ok(found)
+        })
+    }
+
+    /// Who probably holds how much of a prompt, of those that no events are heard of: [`Certainty::Guess`], and nobody
+    /// who is in [`overlaps`](Self::overlaps) for a decision of this moment.
+    ///
+    /// # Errors
+    ///
+    /// Those of the prompt.
+    ///
+    /// [`Certainty::Guess`]: crate::Certainty::Guess
+    pub fn guesses(&self, request: &RouteRequest<'_>) -> Result<Overlaps, RouteError> {
+        self.core.with_room(|room| {
+            self.core.hash(request, room)?;
+            let mut found = Overlaps::new();
+            self.core.predictor.find_into(&room.locals, self.core.clock.now(), &mut found);
             Ok(found)
         })
     }
@@ -303,6 +180,7 @@ impl Router {
         let expired = self.core.load.expire_idle(now, ttl);
         self.core.load.expire_reports(now, ttl);
         self.core.sessions.expire(now);
+        self.core.predictor.expire(now);
         ring(&self.core);
         expired
     }
@@ -359,19 +237,27 @@ impl Router {
     /// How the event stream of each rank is doing, in the order of the ranks.
     pub fn streams(&self) -> Vec<RankStatus> {
         let fleet = self.core.fleet();
-        let mut streams: Vec<_> = fleet.iter().map(|rank| rank.stream.lock().status(rank.id)).collect();
+        let status = |rank: &Arc<Rank>| {
+            let status = rank.stream.lock().status(rank.id);
+            RankStatus { freshness: rank.freshness(), ..status }
+        };
+        let mut streams: Vec<_> = fleet.iter().map(status).collect();
         streams.sort_unstable_by_key(|status| status.worker);
         streams
     }
 
     /// Gauges and counters of the router as a whole.
     pub fn stats(&self) -> RouterStats {
+        let fleet = self.core.fleet();
+        let guessed = fleet.iter().filter(|rank| rank.is_predicted()).count();
         RouterStats {
-            ranks: self.core.fleet().len(),
+            ranks: fleet.len(),
             index: self.core.index.occupancy(),
             load: self.core.load.stats(),
             queue: self.core.lobby.as_ref().map(Lobby::stats).unwrap_or_default(),
             sessions: self.core.sessions.stats(),
+            prediction: self.core.predictor.stats(guessed),
+            events_off_batches: self.core.events_off_batches.load(Ordering::Relaxed),
             unknown_rank_batches: self.core.unknown_rank_batches.load(Ordering::Relaxed),
         }
     }
@@ -383,31 +269,8 @@ impl Router {
     }
 }
 
-/// The load tracker does not know the scheduler, so each has its own word for it.
-fn rank_capacity(capacity: Capacity) -> RankCapacity {
-    RankCapacity { batched_tokens: capacity.batched_tokens, total_blocks: capacity.total_blocks }
-}
-
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router").field("stats", &self.stats()).finish_non_exhaustive()
     }
-}
-
-/// What a router holds and has counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RouterStats {
-    /// Worker ranks in the fleet.
-    pub ranks: usize,
-    /// What the index holds.
-    pub index: Occupancy,
-    /// What the load tracker holds.
-    pub load: LoadStats,
-    /// Who waits. All zero without a queue.
-    pub queue: QueueStats,
-    /// Sessions that are remembered.
-    pub sessions: SessionStats,
-    /// Batches refused because their rank had not joined.
-    pub unknown_rank_batches: u64,
 }

@@ -23,6 +23,7 @@ fn passes(filters: &FilterConfig, wish: &Wish, rank: &Rank) -> bool {
         StreamFreshness::Fresh => false,
         StreamFreshness::Recovering => filters.recovering == StaleRule::Exclude,
         StreamFreshness::Cold => filters.cold == StaleRule::Exclude,
+        StreamFreshness::Predicted => filters.predicted == StaleRule::Exclude,
     };
     let servable = match (&rank.traits.adapters, wish.adapter) {
         (Adapters::All, _) | (_, None | Some("")) => true,

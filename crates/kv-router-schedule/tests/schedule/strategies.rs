@@ -33,13 +33,14 @@ pub(crate) fn cost_config() -> impl Strategy<Value = CostConfig> {
 pub(crate) fn filter_config() -> impl Strategy<Value = FilterConfig> {
     let fraction = || prop::option::of(0.0..2.0f64);
     let rule = || prop_oneof![3 => (0.0..=1.0f64).prop_map(StaleRule::Credit), 1 => Just(StaleRule::Exclude)];
-    (fraction(), fraction(), fraction(), rule(), rule()).prop_map(
-        |(busy_prefill, busy_decode, wait_prefill, recovering, cold)| FilterConfig {
+    (fraction(), fraction(), fraction(), rule(), rule(), rule()).prop_map(
+        |(busy_prefill, busy_decode, wait_prefill, recovering, cold, predicted)| FilterConfig {
             busy_prefill,
             busy_decode,
             wait_prefill,
             recovering,
             cold,
+            predicted,
         },
     )
 }
@@ -94,6 +95,7 @@ pub(crate) fn a_rank() -> impl Strategy<Value = Rank> {
         3 => Just(StreamFreshness::Fresh),
         1 => Just(StreamFreshness::Recovering),
         1 => Just(StreamFreshness::Cold),
+        1 => Just(StreamFreshness::Predicted),
     ];
     (worker_traits(), (0..6u64, 0..3u32), overlap, load, capacity, stream).prop_map(
         |(traits, worker, overlap, load, capacity, stream)| Rank {

@@ -18,7 +18,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use kv_router_index::FindOptions;
+use kv_router_index::{FindOptions, Overlaps};
 use kv_router_load::{BookError, LoadListener};
 use kv_router_schedule::{
     CustomRules, Pass, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage,
@@ -88,7 +88,9 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
     let (owned, uncached_tokens) = core.with_room(|room| -> Result<_, RouteError> {
         core.hash(request, room)?;
         core.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
-        let cached = room.overlaps.best().map_or(0, |overlap| u64::from(overlap.blocks()));
+        core.predictor.find_into(&room.locals, core.clock.now(), &mut room.guesses);
+        let best = |found: &Overlaps| found.best().map_or(0, |overlap| u64::from(overlap.blocks()));
+        let cached = best(&room.overlaps).max(best(&room.guesses));
         let cached = cached * u64::from(core.config.scheme.block_size().get());
         let uncached = (request.prompt_tokens() as u64).saturating_sub(cached);
         let has_filters = core.selector.custom().is_some_and(CustomRules::has_filters);

@@ -5,6 +5,7 @@ mod admit;
 mod custom;
 mod indexes;
 mod lives;
+mod predictions;
 mod routing;
 mod sessions;
 mod support;
