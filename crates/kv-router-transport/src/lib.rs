@@ -94,4 +94,4 @@ pub use sequencer::{
     SequencerConfigError, SequencerCounters, SkipReason, SnapshotRequest, Standing, StreamSequencer,
 };
 pub use watermark::Watermark;
-pub use wire::{BatchCodec, DecodeError, EncodeError, WireField, WireLimits, WireLimitsError};
+pub use wire::{BatchCodec, DecodeError, EncodeError, WireField, WireLimits, WireLimitsError, crc32};

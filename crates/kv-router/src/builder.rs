@@ -10,10 +10,11 @@ use parking_lot::{Mutex, RwLock};
 use crate::admit::{Doorbell, Lobby};
 use crate::clock::{Clock, SystemClock};
 use crate::core::Core;
+use crate::peers::Peers;
 use crate::pool::Pool;
 use crate::predict::Predictor;
 use crate::seed::Seeds;
-use crate::sessions::Sessions;
+use crate::sessions::{Outbox, Sessions};
 use crate::{BuildError, Router, RouterConfig};
 
 /// Buffers kept for later decisions; more than the threads that a gateway routes on.
@@ -71,7 +72,10 @@ impl RouterBuilder {
             lobby.is_some().then(|| Arc::<Doorbell>::clone(&doorbell) as Arc<dyn LoadListener>);
         let load = LoadTracker::with_hooks(config.load.clone(), Hooks { listener, journal: config.journal })?;
         let replica = config.journal.map_or(seed, |journal| journal.life.replica.get());
-        let sessions = Sessions::new(config.sessions.clone(), replica)?;
+        let shared = if config.journal.is_some() { Outbox::Kept } else { Outbox::None };
+        let sessions = Sessions::new(config.sessions.clone(), replica, shared)?;
+        let peers =
+            config.journal.map(|journal| Peers::new(&load, journal, config.sync.clone())).transpose()?;
         let predictor = Predictor::new(config.prediction, clock.now())?;
         let given = config.max_prompt_tokens;
         if given < config.scheme.block_size().as_usize() || given as u64 > Demand::MAX_PREFILL_TOKENS {
@@ -90,6 +94,8 @@ impl RouterBuilder {
             events_off_batches: AtomicU64::new(0),
             sessions,
             predictor,
+            peers,
+            doorbell: Arc::clone(&doorbell),
             lobby,
             config,
         });

@@ -7,7 +7,7 @@ use kv_router_approx::predicted::PredictedConfigError;
 use kv_router_hash::{HashScheme, Window};
 use kv_router_index::PositionalConfigError;
 use kv_router_index::paged::PagedConfigError;
-use kv_router_load::{JournalConfig, LoadConfig, LoadConfigError};
+use kv_router_load::{JournalConfig, LoadConfig, LoadConfigError, SyncConfig, SyncConfigError};
 use kv_router_schedule::{
     ConfigError, CostConfig, FilterConfig, NoSessions, QueueConfig, QueueConfigError, SessionConfig, Spread,
 };
@@ -34,8 +34,10 @@ pub struct RouterConfig {
     /// Bounds of the table of sessions.
     pub sessions: SessionConfig,
     /// Who this router is among several over one fleet. Default `None`: it is alone, and keeps no journal of its
-    /// bookings for others. See [`Router::load_tracker`](crate::Router::load_tracker).
+    /// bookings for others. See [`Router::poll_peers`](crate::Router::poll_peers).
     pub journal: Option<JournalConfig>,
+    /// Bounds and times of what is known of the other routers. Of no use without a journal.
+    pub sync: SyncConfig,
     /// Bounds of the load tracker; its `max_ranks` bounds the fleet.
     pub load: LoadConfig,
     /// Which index, and its bounds. Default: the paged one.
@@ -57,6 +59,7 @@ impl RouterConfig {
             queue: None,
             sessions: SessionConfig::default(),
             journal: None,
+            sync: SyncConfig::default(),
             load: LoadConfig::default(),
             index: IndexConfig::default(),
             prediction: PredictionConfig::default(),
@@ -73,6 +76,8 @@ pub enum BuildError {
     Selection(ConfigError),
     /// A bound of the load tracker is out of range.
     Load(LoadConfigError),
+    /// A bound of what is known of other routers is out of range.
+    Sync(SyncConfigError),
     /// There is no room for a session.
     Sessions(NoSessions),
     /// A bound of the queue is out of range.
@@ -97,6 +102,7 @@ impl fmt::Display for BuildError {
         match self {
             Self::Selection(error) => error.fmt(f),
             Self::Load(error) => error.fmt(f),
+            Self::Sync(error) => error.fmt(f),
             Self::Queue(error) => error.fmt(f),
             Self::Sessions(error) => error.fmt(f),
             Self::PagedIndex(error) => error.fmt(f),
@@ -117,6 +123,7 @@ impl Error for BuildError {
         match self {
             Self::Selection(error) => Some(error),
             Self::Load(error) => Some(error),
+            Self::Sync(error) => Some(error),
             Self::Queue(error) => Some(error),
             Self::Sessions(error) => Some(error),
             Self::PagedIndex(error) => Some(error),
@@ -136,6 +143,12 @@ impl From<ConfigError> for BuildError {
 impl From<LoadConfigError> for BuildError {
     fn from(error: LoadConfigError) -> Self {
         Self::Load(error)
+    }
+}
+
+impl From<SyncConfigError> for BuildError {
+    fn from(error: SyncConfigError) -> Self {
+        Self::Sync(error)
     }
 }
 

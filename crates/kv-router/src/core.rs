@@ -12,11 +12,12 @@ use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector, Sticki
 use kv_router_types::WorkerRank;
 use parking_lot::{Mutex, RwLock};
 
-use crate::admit::Lobby;
+use crate::admit::{Doorbell, Lobby};
 use crate::clock::Clock;
 use crate::decision::Placement;
 use crate::fleet::Fleet;
 use crate::index::SharedIndex;
+use crate::peers::Peers;
 use crate::pool::Pool;
 use crate::predict::Predictor;
 use crate::request::Content;
@@ -44,6 +45,9 @@ pub(crate) struct Core {
     pub(crate) events_off_batches: AtomicU64,
     pub(crate) sessions: Sessions,
     pub(crate) predictor: Predictor,
+    /// The other routers. `None` for one that is alone.
+    pub(crate) peers: Option<Peers>,
+    pub(crate) doorbell: Arc<Doorbell>,
     /// Those who wait. `None` without a queue.
     pub(crate) lobby: Option<Lobby>,
 }

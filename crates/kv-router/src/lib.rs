@@ -18,7 +18,7 @@
 //! | place it when there is room | [`Router::admit`], a [`Ticket`] |
 //! | route to a worker that has no events | [`WorkerSpec::without_events`], [`PredictionConfig`] |
 //! | keep a conversation on one worker | [`RouteRequest::session`] |
-//! | run several routers over one fleet | [`Router::load_tracker`], [`Router::take_session_gossip`] |
+//! | run several routers over one fleet | [`RouterConfig::journal`], [`Router::poll_peers`], [`Router::receive_peer`] |
 //! | report progress, end a request | the [`Booking`] of the decision, or drop it |
 //! | filter, score or pick by rules of my own | [`RouterBuilder::custom`] with [`CustomRules`] |
 //! | know why | [`RouteRequest::explained`], [`Router::explain`], an [`Explanation`] |
@@ -34,6 +34,7 @@
 //! * Events of a worker that left change nothing any more, and those of a life before
 //!   [`WorkerSpec::incarnation`] never do.
 //! * Equal seeds and equal calls on one thread give equal decisions.
+//! * Routers whose messages are lost, repeated or reordered agree on the load in the end; a dead one's expires.
 //! * No async runtime, no thread of its own, no I/O.
 //!
 //! # Cost
@@ -53,6 +54,7 @@ mod fleet;
 mod index;
 mod ingest;
 mod membership;
+mod peers;
 mod pool;
 mod predict;
 mod request;
@@ -72,6 +74,9 @@ pub use error::{AdmitError, JoinError, LeaveError, RouteError};
 pub use fleet::{EventSource, WorkerSpec};
 pub use index::IndexConfig;
 pub use ingest::{ApplyBatchError, BatchReport, EventCounters, RankStatus};
+pub use peers::{
+    PeerDecodeError, PeerEncodeError, PeerEnvelope, PeerLimits, PeerMessage, PeerOutcome, Recipient,
+};
 pub use predict::{PredictionConfig, PredictionStats, SilenceRule};
 pub use request::RouteRequest;
 pub use router::Router;
@@ -85,7 +90,8 @@ pub use kv_router_index::{
     RadixConfig,
 };
 pub use kv_router_load::{
-    Booking, BookingState, EngineReport, JournalConfig, LoadConfig, LoadTracker, WorkerLoad,
+    Booking, BookingState, EngineReport, JournalConfig, LoadConfig, LoadTracker, ReplicaId, ReplicaLife,
+    SyncConfig, SyncOutcome, SyncStats, WorkerLoad,
 };
 pub use kv_router_schedule::{
     Adapters, Candidate, Capacity, Constraints, Contender, CostConfig, CostTerms, CustomRules, CustomTerm,

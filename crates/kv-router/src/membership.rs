@@ -51,6 +51,7 @@ impl Router {
             self.core.load.set_capacity(id, rank_capacity(capacity));
         }
         drop(membership);
+        self.core.tell_peers_of_rank();
         ring(&self.core); // somebody may have waited for it
         Ok(())
     }

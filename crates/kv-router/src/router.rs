@@ -190,14 +190,15 @@ impl Router {
         self.core.load.load(worker)
     }
 
-    /// The tracker of all load, to share it with other routers over the same fleet: drive a
-    /// [`ReplicaSync`](kv_router_load::ReplicaSync) around a clone of it, and tell that of every worker that joins. Its
-    /// ranks are this router's business.
+    /// The tracker of all load, to read it, and to end requests by their names. Its ranks and its journal are this
+    /// router's business: to share load with other routers, see [`poll_peers`](Self::poll_peers).
     pub fn load_tracker(&self) -> &LoadTracker {
         &self.core.load
     }
 
-    /// What other routers have to be told of sessions since the last call. The first call turns the keeping on.
+    /// What other routers have to be told of sessions since the last call, for a router without a
+    /// [`journal`](crate::RouterConfig::journal): one that has it tells them with [`poll_peers`](Self::poll_peers). The
+    /// first call turns the keeping on.
     pub fn take_session_gossip(&self) -> Vec<SessionGossip> {
         self.core.sessions.take_gossip()
     }
@@ -256,6 +257,7 @@ impl Router {
             load: self.core.load.stats(),
             queue: self.core.lobby.as_ref().map(Lobby::stats).unwrap_or_default(),
             sessions: self.core.sessions.stats(),
+            peers: self.core.peer_stats(),
             prediction: self.core.predictor.stats(guessed),
             events_off_batches: self.core.events_off_batches.load(Ordering::Relaxed),
             unknown_rank_batches: self.core.unknown_rank_batches.load(Ordering::Relaxed),

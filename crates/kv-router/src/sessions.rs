@@ -14,6 +14,13 @@ const MOST_GOSSIP: usize = 65_536;
 #[derive(Debug)]
 pub(crate) struct Sessions(Mutex<State>);
 
+/// Whether what others have to be told is kept from the start, or only once somebody takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outbox {
+    None,
+    Kept,
+}
+
 /// What came of gossip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Merged {
@@ -34,9 +41,10 @@ struct State {
 }
 
 impl Sessions {
-    pub(crate) fn new(config: SessionConfig, replica: u64) -> Result<Self, NoSessions> {
+    pub(crate) fn new(config: SessionConfig, replica: u64, outbox: Outbox) -> Result<Self, NoSessions> {
         let table = SessionTable::new(config, replica)?;
-        Ok(Self(Mutex::new(State { table, outbox: VecDeque::new(), is_shared: false })))
+        let is_shared = outbox == Outbox::Kept;
+        Ok(Self(Mutex::new(State { table, outbox: VecDeque::new(), is_shared })))
     }
 
     pub(crate) fn get(&self, session: SessionId, now: Instant) -> Option<WorkerRank> {

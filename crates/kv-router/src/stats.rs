@@ -1,7 +1,7 @@
 //! What can be watched.
 
 use kv_router_index::Occupancy;
-use kv_router_load::LoadStats;
+use kv_router_load::{LoadStats, SyncStats};
 use kv_router_schedule::{QueueStats, SessionStats};
 
 use crate::PredictionStats;
@@ -20,6 +20,8 @@ pub struct RouterStats {
     pub queue: QueueStats,
     /// Sessions that are remembered.
     pub sessions: SessionStats,
+    /// What is known of the other routers. All zero for a router that is alone.
+    pub peers: SyncStats,
     /// What is guessed, of ranks without events.
     pub prediction: PredictionStats,
     /// Batches refused because their rank had not joined.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{BookingName, BookingsSnapshot, DeltaBatch, LoadDelta, ReplicaId, ReplicaLife, SharedBooking};
-use crate::{Booking, BookingState, LoadTracker};
+use crate::{BookError, Booking, BookingState, LoadTracker};
 
 /// The bounds of a [`ReplicaSync`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,8 @@ pub struct SyncStats {
     pub applied: u64,
     /// Snapshots applied since the beginning.
     pub snapshots: u64,
-    /// Bookings that could not be counted, because their rank is unknown here or a bound is reached.
+    /// Bookings that could not be counted, because their rank is unknown here or a bound is reached. They are asked for
+    /// again: when a rank is added, or every [`SyncConfig::ask_again`] while there is no room.
     pub refused: u64,
     /// Replicas that fell silent.
     pub expired: u64,
@@ -113,6 +114,8 @@ struct Peer {
     incomplete: Option<u64>,
     /// What was released since then: a snapshot that was overtaken must not bring it back.
     released: FxHashSet<BookingName>,
+    /// When a booking could not be counted for lack of room, since everything was asked for last.
+    refused: Option<Instant>,
     behind_since: Option<Instant>,
     asked: Option<Instant>,
     heard: Instant,
@@ -128,6 +131,7 @@ impl Peer {
             known: 0,
             incomplete: None,
             released: FxHashSet::default(),
+            refused: None,
             behind_since: None,
             asked: None,
             heard: now,
@@ -270,6 +274,11 @@ impl ReplicaSync {
         let since = |then: Instant| now.saturating_duration_since(then);
         let mut wanted = Vec::new();
         for (&replica, peer) in &mut self.peers {
+            if peer.refused.is_some_and(|then| since(then) >= ask_again) {
+                peer.refused = None;
+                peer.lack();
+                peer.note_progress(now);
+            }
             let is_due =
                 peer.behind_since.is_some_and(|then| peer.incomplete.is_some() || since(then) >= patience);
             if is_due && peer.asked.is_none_or(|then| since(then) >= ask_again) {
@@ -404,6 +413,12 @@ fn book(tracker: &LoadTracker, stats: &mut SyncStats, peer: &mut Peer, booking: 
         Ok(held) => {
             peer.bookings.insert(booking.name, held);
         }
-        Err(_) => stats.refused += 1,
+        Err(error) => {
+            stats.refused += 1;
+            // For a rank that is unknown here there is `rank_added`; room may come up at any time.
+            if !matches!(error, BookError::UnknownRank { .. }) {
+                peer.refused.get_or_insert(now);
+            }
+        }
     }
 }

@@ -205,6 +205,46 @@ fn a_rank_that_comes_later_gets_the_bookings_of_others() {
 }
 
 #[test]
+fn a_booking_that_found_no_room_is_counted_when_there_is_some() {
+    let (clock, mut one) = (Clock::start(), Replica::new(life(1, 1), 100));
+    let hooks = Hooks { journal: Some(JournalConfig::new(life(2, 1))), ..Hooks::default() };
+    let config = LoadConfig { max_requests: 2, ..LoadConfig::default() };
+    let tracker = LoadTracker::with_hooks(config, hooks).unwrap();
+    tracker.add_rank(rank(1, 0)).unwrap();
+    let mut sync = ReplicaSync::new(tracker.clone(), SyncConfig::default()).unwrap();
+    let own = tracker.book(rank(1, 0), demand(None, 32, &[], 1), clock.at(0)).unwrap();
+    one.book(clock, 0, 1, &[]);
+    one.book(clock, 0, 1, &[]);
+    one.book(clock, 0, 2, &[]); // a rank that is unknown there: nothing to wait for
+    sync.receive(one.batch(), clock.at(0));
+    check(&tracker, rank(1, 0), (64, 2, 2));
+    assert_eq!((sync.stats().bookings, sync.stats().refused), (1, 2));
+
+    // Not at every tick, but again and again as long as there is no room.
+    let mut asked = 0;
+    for at in 1..=5 {
+        if !sync.wanted(clock.at(at)).is_empty() {
+            asked += 1;
+            sync.receive_snapshot(one.tracker.bookings_snapshot().unwrap(), clock.at(at));
+        }
+    }
+    assert!((2..=5).contains(&asked), "{asked}");
+    check(&tracker, rank(1, 0), (64, 2, 2));
+    drop(own);
+    (6..9).for_each(|at| {
+        if !sync.wanted(clock.at(at)).is_empty() {
+            sync.receive_snapshot(one.tracker.bookings_snapshot().unwrap(), clock.at(at));
+        }
+    });
+    check(&tracker, rank(1, 0), (64, 2, 2));
+    assert_eq!(sync.stats().bookings, 2);
+    assert!((9..20).all(|at| sync.wanted(clock.at(at)).is_empty()), "nothing is lacking any more");
+    one.bookings.clear();
+    sync.receive(one.batch(), clock.at(20));
+    check_empty(&tracker, 1);
+}
+
+#[test]
 fn every_bound_holds() {
     let clock = Clock::start();
     let mut one = Replica::new(life(1, 1), 2);

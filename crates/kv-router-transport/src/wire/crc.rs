@@ -31,8 +31,8 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// The checksum of `parts`, one after the other.
-pub(super) fn crc32(parts: [&[u8]; 2]) -> u32 {
+/// CRC-32 (IEEE 802.3, as in zlib) of `parts`, one after the other: the checksum of frames, for others that write some.
+pub fn crc32(parts: [&[u8]; 2]) -> u32 {
     !parts.into_iter().fold(!0, update)
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod record;
 
 use kv_router_types::{DpRank, WorkerId, WorkerRank};
 
+pub use crc::crc32;
 pub use error::{DecodeError, EncodeError, WireField};
 pub use limits::{WireLimits, WireLimitsError};
 

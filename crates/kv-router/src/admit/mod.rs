@@ -6,6 +6,7 @@
 //! the slot of its ticket.
 
 mod bell;
+mod doorbell;
 mod owned;
 mod slot;
 mod ticket;
@@ -13,23 +14,22 @@ mod ticket;
 #[cfg(all(test, kv_router_loom))]
 mod models;
 
-use std::fmt;
 use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 
 use kv_router_index::{FindOptions, Overlaps};
-use kv_router_load::{BookError, LoadListener};
+use kv_router_load::BookError;
 use kv_router_schedule::{
     CustomRules, Pass, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage,
     Waiting,
 };
-use kv_router_types::WorkerRank;
 use parking_lot::Mutex;
 
 use crate::core::Core;
 use crate::{AdmitError, Decision, RouteError, RouteRequest};
 use bell::Bell;
+pub(crate) use doorbell::Doorbell;
 use owned::{OwnedConstraints, OwnedRequest};
 use slot::Slot;
 pub use ticket::Ticket;
@@ -190,30 +190,4 @@ fn is_load(error: &RouteError) -> bool {
             SelectError::MustWait { .. } | SelectError::NoEligibleWorker { shortage: Shortage::AllBusy, .. }
         )
     )
-}
-
-/// Rings when load falls. Made before the router that it rings for.
-#[derive(Default)]
-pub(crate) struct Doorbell(OnceLock<Weak<Core>>);
-
-impl Doorbell {
-    pub(crate) fn connect(&self, core: &Arc<Core>) {
-        let _ = self.0.set(Arc::downgrade(core));
-    }
-}
-
-impl LoadListener for Doorbell {
-    fn load_fell(&self, _: WorkerRank) {
-        if let Some(core) = self.0.get().and_then(Weak::upgrade)
-            && core.lobby.as_ref().is_some_and(|lobby| !lobby.is_empty())
-        {
-            ring(&core);
-        }
-    }
-}
-
-impl fmt::Debug for Doorbell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Doorbell").finish_non_exhaustive()
-    }
 }

@@ -5,6 +5,8 @@ mod admit;
 mod custom;
 mod indexes;
 mod lives;
+mod peer_wire;
+mod peers;
 mod predictions;
 mod routing;
 mod sessions;

@@ -1,0 +1,178 @@
+//! Several routers over one fleet: what goes out, what comes in, and when.
+//!
+//! How messages travel is the caller's business; nothing here has a socket, a thread or a timer. A router tells what it
+//! booked and hears what others booked, so that each decides by the load of the whole fleet; and they tell each other of
+//! their sessions.
+
+mod error;
+mod message;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use kv_router_load::{
+    JournalConfig, LoadTracker, ReplicaId, ReplicaSync, SyncConfig, SyncConfigError, SyncStats,
+};
+use parking_lot::Mutex;
+
+use crate::Router;
+use crate::admit::ring;
+use crate::core::Core;
+use crate::sessions::Merged;
+pub use error::{PeerDecodeError, PeerEncodeError};
+pub use message::{PeerEnvelope, PeerMessage, PeerOutcome, Recipient};
+pub use wire::PeerLimits;
+
+/// Changes in one message.
+const MOST_DELTAS: usize = 1_024;
+
+/// Sessions in one message.
+const MOST_SESSIONS: usize = 4_096;
+
+/// What is known of the other routers.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    own: ReplicaId,
+    /// Replicas that are answered in one poll at most.
+    most_askers: usize,
+    /// Locked only with the doorbell [hushed](crate::admit::Doorbell::hush): giving up bookings of others makes load
+    /// fall, and whoever waits for that must not be served under this lock.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    sync: ReplicaSync,
+    /// Who asked for our bookings since the last poll.
+    askers: BTreeSet<ReplicaId>,
+}
+
+impl Peers {
+    pub(crate) fn new(
+        tracker: &LoadTracker,
+        journal: JournalConfig,
+        config: SyncConfig,
+    ) -> Result<Self, SyncConfigError> {
+        let most_askers = config.max_replicas;
+        let sync = ReplicaSync::new(tracker.clone(), config)?;
+        let state = Mutex::new(State { sync, askers: BTreeSet::new() });
+        Ok(Self { own: journal.life.replica, most_askers, state })
+    }
+
+    fn receive_wish(&self, from: ReplicaId, of: ReplicaId) -> PeerOutcome {
+        if of != self.own || from == self.own {
+            return PeerOutcome::NotAnswered;
+        }
+        let askers = &mut self.state.lock().askers;
+        if askers.len() < self.most_askers {
+            askers.insert(from);
+        }
+        if askers.contains(&from) { PeerOutcome::Asked } else { PeerOutcome::NotAnswered }
+    }
+
+    /// Everything that others have to be told now.
+    fn poll(&self, core: &Core, now: Instant) -> Vec<PeerEnvelope> {
+        let mut state = self.state.lock();
+        state.sync.expire(now);
+        let wanted = state.sync.wanted(now);
+        let askers = std::mem::take(&mut state.askers);
+        drop(state);
+
+        let mut out = Vec::new();
+        let mut send = |to, message| out.push(PeerEnvelope { to, message });
+        while let Some(batch) = core.load.take_deltas(MOST_DELTAS) {
+            let is_last = batch.deltas.len() < MOST_DELTAS;
+            send(Recipient::Everyone, PeerMessage::Deltas(batch));
+            if is_last {
+                break;
+            }
+        }
+        // One answer for all who asked: it is the same, and may be large.
+        let to = match askers.first() {
+            Some(&only) if askers.len() == 1 => Some(Recipient::Only(only)),
+            Some(_) => Some(Recipient::Everyone),
+            None => None,
+        };
+        if let Some((to, all)) = to.zip(to.and_then(|_| core.load.bookings_snapshot())) {
+            send(to, PeerMessage::Bookings(all));
+        }
+        for of in wanted {
+            send(Recipient::Only(of), PeerMessage::WantBookings { from: self.own, of });
+        }
+        for gossip in core.sessions.take_gossip().chunks(MOST_SESSIONS) {
+            send(Recipient::Everyone, PeerMessage::Sessions(gossip.to_vec()));
+        }
+        out
+    }
+}
+
+impl Core {
+    /// Works on what is known of the other routers. `None` for a router that is alone.
+    fn with_peers<R>(&self, work: impl FnOnce(&Peers, Instant) -> R) -> Option<R> {
+        let peers = self.peers.as_ref()?;
+        let now = self.clock.now();
+        let hush = self.doorbell.hush();
+        let result = work(peers, now);
+        if hush.end() {
+            ring(self);
+        }
+        Some(result)
+    }
+
+    /// A rank joined: others may have bookings on it that were not counted.
+    pub(crate) fn tell_peers_of_rank(&self) {
+        self.with_peers(|peers, now| peers.state.lock().sync.rank_added(now));
+    }
+
+    pub(crate) fn peer_stats(&self) -> SyncStats {
+        self.peers.as_ref().map(|peers| peers.state.lock().sync.stats()).unwrap_or_default()
+    }
+}
+
+impl Router {
+    /// What the other routers have to be told now: bookings that changed, at least a heartbeat; what they asked for; what
+    /// is lacking of them; sessions. Lets go of the bookings of those that are dead.
+    ///
+    /// Call it on a timer, several times within [`SyncConfig::dead_after`], and send what it returns. The more often, the
+    /// better decisions know what others just decided. Nothing, for a router without
+    /// [`RouterConfig::journal`](crate::RouterConfig::journal).
+    pub fn poll_peers(&self) -> Vec<PeerEnvelope> {
+        self.core.with_peers(|peers, now| peers.poll(&self.core, now)).unwrap_or_default()
+    }
+
+    /// Takes in what another router says, however late, often or out of order it comes.
+    pub fn receive_peer(&self, message: PeerMessage) -> PeerOutcome {
+        let core = &self.core;
+        let outcome = core.with_peers(|peers, now| match message {
+            PeerMessage::Deltas(batch) => Ok(PeerOutcome::Load(peers.state.lock().sync.receive(batch, now))),
+            PeerMessage::Bookings(all) => {
+                Ok(PeerOutcome::Load(peers.state.lock().sync.receive_snapshot(all, now)))
+            }
+            PeerMessage::WantBookings { from, of } => Ok(peers.receive_wish(from, of)),
+            PeerMessage::Sessions(gossip) => Err((gossip, now)),
+        });
+        match outcome {
+            None => PeerOutcome::Alone,
+            Some(Ok(outcome)) => outcome,
+            Some(Err((gossip, now))) => {
+                let merged = gossip.into_iter().map(|gossip| core.sessions.merge(gossip, now));
+                let (mut news, mut moved) = (0, false);
+                for merged in merged {
+                    news += usize::from(merged != Merged::Known);
+                    moved |= merged == Merged::Moved;
+                }
+                if moved {
+                    ring(core); // a request that was stuck to a rank can go elsewhere
+                }
+                PeerOutcome::Sessions { news }
+            }
+        }
+    }
+
+    /// Lets go of the bookings of a router that said goodbye, without waiting for it to be taken for dead. `false` when
+    /// it is not known.
+    pub fn forget_peer(&self, replica: ReplicaId) -> bool {
+        self.core.with_peers(|peers, _| peers.state.lock().sync.forget(replica)).unwrap_or(false)
+    }
+}
