@@ -12,7 +12,7 @@ use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector, Sticki
 use kv_router_types::WorkerRank;
 use parking_lot::{Mutex, RwLock};
 
-use crate::admit::{Doorbell, Lobby};
+use crate::admit::{Doorbell, Lobby, ring};
 use crate::clock::Clock;
 use crate::decision::Placement;
 use crate::fleet::Fleet;
@@ -110,15 +110,17 @@ impl Core {
                     Continue(booking) => booking,
                     Break(off) => return Ok(Break(off)),
                 };
-                if let Some((session, _)) = request.session {
-                    self.sessions.bind(session, worker, now);
-                }
                 let (overlap, certainty) = room.overlap(worker);
                 if let Some(rank) = room.rank(worker) {
                     let cached = overlap.map_or(0, |overlap| overlap.blocks());
                     self.predictor.sent(rank, &room.locals, cached, certainty, now);
                 }
                 let placement = Placement { selection, overlap, certainty, prompt_blocks, cost, explanation };
+                if let Some((session, _)) = request.session
+                    && self.sessions.bind(session, worker, now)
+                {
+                    ring(self); // a request that was stuck to its rank can go along
+                }
                 return Ok(Continue(Decision { placement, booking }));
             }
         })

@@ -51,10 +51,14 @@ impl Sessions {
         self.0.lock().table.get(session, now)
     }
 
-    pub(crate) fn bind(&self, session: SessionId, worker: WorkerRank, now: Instant) {
+    /// Tells whether that took the session away from where it was bound.
+    #[must_use]
+    pub(crate) fn bind(&self, session: SessionId, worker: WorkerRank, now: Instant) -> bool {
         let mut state = self.0.lock();
+        let before = state.table.get(session, now);
         let gossip = state.table.bind(session, worker, now);
         state.tell(gossip);
+        before.is_some_and(|before| before != worker)
     }
 
     pub(crate) fn unbind(&self, session: SessionId, now: Instant) -> bool {

@@ -62,6 +62,10 @@ pub struct Pass<C> {
     is_thorough: bool,
     /// The overdue come first: who was looked at last among them.
     overdue: Option<QueueKey>,
+    /// Who was offered last was offered as one of them.
+    offers_overdue: bool,
+    /// One of them was blocked.
+    has_passed_over_overdue: bool,
     /// Who was looked at last among the others.
     rest: Option<Place>,
 }
@@ -69,13 +73,28 @@ pub struct Pass<C> {
 impl<C> Pass<C> {
     /// A walk from the beginning.
     pub const fn new() -> Self {
-        Self { blocked: BTreeSet::new(), anywhere: false, is_thorough: false, overdue: None, rest: None }
+        Self {
+            blocked: BTreeSet::new(),
+            anywhere: false,
+            is_thorough: false,
+            overdue: None,
+            offers_overdue: false,
+            has_passed_over_overdue: false,
+            rest: None,
+        }
     }
 
     /// A walk that offers the first of every class, also while one that can go anywhere is blocked: for when requests may
     /// have become impossible, which is to be told at once.
-    pub const fn thorough() -> Self {
-        Self { blocked: BTreeSet::new(), anywhere: false, is_thorough: true, overdue: None, rest: None }
+    pub fn thorough() -> Self {
+        Self { is_thorough: true, ..Self::new() }
+    }
+
+    /// Whether somebody overdue was [blocked](Queue::block) in this walk. Should something become free before it is over,
+    /// whoever is offered next may be about to overtake: begin a new walk first, or the bound of
+    /// [`QueueConfig::aging`] is that much longer.
+    pub const fn has_passed_over_overdue(&self) -> bool {
+        self.has_passed_over_overdue
     }
 }
 
@@ -130,7 +149,9 @@ struct Line {
 /// # Starvation
 ///
 /// A request that has waited for [`QueueConfig::aging`] is offered before everybody who came after it, whatever the
-/// order. So at any place that it can go, it is overtaken by later ones for at most that time.
+/// order. So at any place that it can go, it is overtaken by later ones for at most that time, and the rest of a pass in
+/// which the place becomes free: see [`Pass::has_passed_over_overdue`]. The time is that of the caller; what a clock that
+/// goes back has taken away does not count as waiting.
 ///
 /// # Cost
 ///
@@ -145,8 +166,6 @@ pub struct Queue<C, T> {
     first_places: BTreeSet<Place>,
     first_arrivals: BTreeSet<QueueKey>,
     deadlines: BTreeSet<(Instant, QueueKey)>,
-    /// Arrivals never go back in time, although two threads may push in the wrong order.
-    latest: Option<Instant>,
     next_key: u64,
     stats: QueueStats,
 }
@@ -166,7 +185,6 @@ impl<C: Ord + Clone, T> Queue<C, T> {
             first_places: BTreeSet::new(),
             first_arrivals: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            latest: None,
             next_key: 0,
             stats: QueueStats::default(),
         })
@@ -185,8 +203,7 @@ impl<C: Ord + Clone, T> Queue<C, T> {
         let Waiting { class, uncached_tokens: tokens, priority, deadline } = ask;
         let key = QueueKey(self.next_key);
         self.next_key += 1;
-        let arrived = self.latest.map_or(now, |latest| latest.max(now));
-        self.latest = Some(arrived);
+        self.settle_clock(now);
         let place = Place::new(self.config.order, priority, tokens, key);
         self.change_line(&class, |line| {
             line.places.insert(place);
@@ -195,7 +212,7 @@ impl<C: Ord + Clone, T> Queue<C, T> {
         self.deadlines.extend(deadline.map(|deadline| (deadline, key)));
         self.stats.waiting += 1;
         self.stats.tokens += tokens;
-        self.entries.insert(key, Entry { class, place, arrived, deadline, tokens, item });
+        self.entries.insert(key, Entry { class, place, arrived: now, deadline, tokens, item });
         Ok(key)
     }
 
@@ -216,8 +233,19 @@ impl<C: Ord + Clone, T> Queue<C, T> {
     /// The next request to try in a pass; `None` when the pass is over. The request goes on waiting until it is
     /// [taken](Self::take); one that stays is not offered again in the same pass.
     pub fn next(&mut self, pass: &mut Pass<C>, now: Instant) -> Option<(QueueKey, &T)> {
-        let key = self.next_overdue(pass, now).or_else(|| self.next_by_place(pass))?;
+        self.settle_clock(now);
+        let overdue = self.next_overdue(pass, now);
+        pass.offers_overdue = overdue.is_some();
+        let key = overdue.or_else(|| self.next_by_place(pass))?;
         self.entries.get(&key).map(|entry| (key, &entry.item))
+    }
+
+    /// Arrivals are in order, and none is later than now. Where the clock went back, be it that a reading was wrong or that
+    /// two threads came in the wrong order, the latest arrivals count as of now: nobody waits for a time that may never
+    /// come again. Costs one look while the clock goes forward.
+    fn settle_clock(&mut self, now: Instant) {
+        let ahead = self.entries.values_mut().rev().take_while(|entry| entry.arrived > now);
+        ahead.for_each(|entry| entry.arrived = now);
     }
 
     fn next_overdue(&self, pass: &mut Pass<C>, now: Instant) -> Option<QueueKey> {
@@ -249,8 +277,9 @@ impl<C: Ord + Clone, T> Queue<C, T> {
         None
     }
 
-    /// Says that a request has nowhere to go for now, and so none of its class has.
+    /// Says that a request, the one offered last, has nowhere to go for now, and so none of its class has.
     pub fn block(&self, pass: &mut Pass<C>, key: QueueKey) {
+        pass.has_passed_over_overdue |= pass.offers_overdue;
         match self.entries.get(&key).map(|entry| &entry.class) {
             Some(Some(class)) => {
                 pass.blocked.insert(class.clone());

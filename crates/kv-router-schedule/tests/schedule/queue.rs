@@ -366,3 +366,35 @@ proptest! {
         prop_assert_eq!(queue.next_deadline(), None);
     }
 }
+
+#[test]
+fn a_clock_that_leapt_ahead_and_back_makes_nobody_wait_for_it() {
+    for order in [QueueOrder::Fcfs, QueueOrder::Lcfs] {
+        let now = origin() + secs(100_000);
+        let mut queue: TestQueue =
+            Queue::new(QueueConfig { order, aging: secs(30), ..QueueConfig::default() }).unwrap();
+        queue.push("before", ask(1, 0), now).unwrap();
+        // One reading of another machine's clock.
+        queue.push("amid", ask(1, 0), now + secs(90_000)).unwrap();
+        queue.push("after", ask(1, 0), now + secs(1)).unwrap();
+        queue.push("last", ask(1, 0), now + secs(29)).unwrap();
+        assert_eq!(queue.longest_wait(now + secs(1)), Some(secs(1)));
+        // At 31 s the first three have waited for the bound since they came, or since the clock was right again.
+        let mut pass = Pass::new();
+        let mut served = Vec::new();
+        while served.len() < 3 {
+            let (key, _) = queue.next(&mut pass, now + secs(31)).unwrap();
+            served.push(queue.take(key).unwrap());
+        }
+        assert_eq!(served, ["before", "amid", "after"], "{order:?}");
+    }
+}
+
+#[test]
+fn two_threads_that_push_in_the_wrong_order_do_no_harm() {
+    let now = origin() + secs(100);
+    let mut queue: TestQueue = queue(QueueOrder::Lcfs);
+    queue.push("first in, later clock", ask(1, 0), now + Duration::from_micros(5)).unwrap();
+    queue.push("second in, earlier clock", ask(1, 0), now).unwrap();
+    assert_eq!(drain(&mut queue, now + secs(31)), ["first in, later clock", "second in, earlier clock"]);
+}

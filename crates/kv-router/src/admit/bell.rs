@@ -24,7 +24,7 @@ impl Bell {
         if self.0.swap(AGAIN, Ordering::AcqRel) != IDLE {
             return;
         }
-        // Work runs code of the caller's: should it panic, the next ring must not find somebody at work for ever.
+        // Should work panic after all, the next ring must not find somebody at work for ever.
         let rest = Rest(&self.0);
         loop {
             // Acquire: what was done before the rings so far is seen by the work. Only this thread writes BUSY.
@@ -35,6 +35,12 @@ impl Bell {
                 return;
             }
         }
+    }
+
+    /// For the work alone, when it begins anew by itself: whether anybody rang since it began. Those rings are answered
+    /// then.
+    pub(crate) fn take_ring(&self) -> bool {
+        self.0.compare_exchange(AGAIN, BUSY, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 

@@ -8,21 +8,19 @@
 mod bell;
 mod doorbell;
 mod owned;
+mod serve;
 mod slot;
 mod ticket;
 
 #[cfg(all(test, kv_router_loom))]
 mod models;
 
-use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kv_router_index::{FindOptions, Overlaps};
-use kv_router_load::BookError;
 use kv_router_schedule::{
-    CustomRules, Pass, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage,
-    Waiting,
+    CustomRules, Queue, QueueConfig, QueueConfigError, QueueKey, QueueStats, SelectError, Shortage, Waiting,
 };
 use parking_lot::Mutex;
 
@@ -31,6 +29,7 @@ use crate::{AdmitError, Decision, RouteError, RouteRequest};
 use bell::Bell;
 pub(crate) use doorbell::Doorbell;
 use owned::{OwnedConstraints, OwnedRequest};
+pub(crate) use serve::{ring, ring_all};
 use slot::Slot;
 pub use ticket::Ticket;
 
@@ -106,80 +105,6 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
     // Room may have come up between the decision and here, or this one is the first that fits.
     ring(core);
     Ok(Ticket::waiting(Arc::clone(core), key, pending))
-}
-
-/// Says that somebody who waits may be able to go. Must not be called with a lock held.
-pub(crate) fn ring(core: &Core) {
-    if let Some(lobby) = &core.lobby {
-        lobby.bell.ring(|| serve(core, lobby));
-    }
-}
-
-/// The same, where somebody may wait for what has gone: everybody is looked at, not only those who can go on.
-pub(crate) fn ring_all(core: &Core) {
-    if let Some(lobby) = &core.lobby {
-        lobby.is_thorough.store(true, Ordering::Relaxed);
-        ring(core);
-    }
-}
-
-/// Goes through the queue once.
-fn serve(core: &Core, lobby: &Lobby) {
-    let is_thorough = lobby.is_thorough.swap(false, Ordering::Relaxed);
-    let mut pass = if is_thorough { Pass::thorough() } else { Pass::new() };
-    loop {
-        let now = core.clock.now(); // the caller's code, so not under a lock
-        let mut queue = lobby.queue.lock();
-        if let Some((_, late)) = queue.expire(now) {
-            drop(queue);
-            late.slot.fill(Err(AdmitError::DeadlinePassed));
-            continue;
-        }
-        let Some((key, pending)) = queue.next(&mut pass, now).map(|(key, next)| (key, Arc::clone(next)))
-        else {
-            return;
-        };
-        drop(queue);
-        match dispatch(core, lobby, key, &pending) {
-            Ok(Continue(decision)) => pending.slot.fill(Ok(decision)),
-            Ok(Break(Cancelled)) => {}
-            Err(error) if is_load(&error) && lobby.queue.lock().contains(key) => {
-                lobby.queue.lock().block(&mut pass, key);
-            }
-            Err(error) => {
-                let taken = lobby.queue.lock().take(key);
-                drop(taken);
-                pending.slot.fill(Err(AdmitError::Route(error)));
-            }
-        }
-    }
-}
-
-/// Amid the decision, by who waited for it.
-struct Cancelled;
-
-/// Decides on a request that waits. It is booked, and does not wait any more, or it is as it was.
-fn dispatch(
-    core: &Core,
-    lobby: &Lobby,
-    key: QueueKey,
-    pending: &Pending,
-) -> Result<ControlFlow<Cancelled, Decision>, RouteError> {
-    core.place(&pending.request.borrow(), |worker, demand, now, is_current| {
-        let mut queue = lobby.queue.lock();
-        if !queue.contains(key) {
-            return Ok(Break(Cancelled));
-        }
-        let booking = core.load.book(worker, demand, now)?;
-        if !is_current() {
-            // Giving the booking back rings, and whoever rings looks into the queue.
-            drop(queue);
-            drop(booking);
-            return Err(BookError::UnknownRank { worker });
-        }
-        queue.take(key);
-        Ok(Continue(booking))
-    })
 }
 
 /// Whether an error goes away when load falls.

@@ -90,6 +90,30 @@ fn bell_answers_every_ring() {
     });
 }
 
+/// Work that begins anew by itself answers the rings that it took, and no others.
+#[test]
+fn bell_rings_taken_amid_the_work_are_answered() {
+    model("bell_rings_taken_amid_the_work_are_answered", || {
+        let shared = loom::sync::Arc::new((Bell::new(), AtomicUsize::new(0), AtomicUsize::new(0)));
+        let ring = |(bell, rung, seen): &(Bell, AtomicUsize, AtomicUsize)| {
+            rung.fetch_add(1, Ordering::Relaxed);
+            bell.ring(|| {
+                seen.store(rung.load(Ordering::Relaxed), Ordering::Relaxed);
+                if bell.take_ring() {
+                    seen.store(rung.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            });
+        };
+        let other = thread::spawn({
+            let shared = loom::sync::Arc::clone(&shared);
+            move || ring(&shared)
+        });
+        ring(&shared);
+        other.join().unwrap();
+        assert_eq!(shared.2.load(Ordering::Relaxed), 2, "somebody rang and nobody looked");
+    });
+}
+
 /// Room comes up on one thread while another begins to wait: whichever is first, it is served.
 #[test]
 fn nobody_waits_beside_room() {

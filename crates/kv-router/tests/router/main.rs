@@ -12,3 +12,4 @@ mod routing;
 mod sessions;
 mod support;
 mod threads;
+mod waits;

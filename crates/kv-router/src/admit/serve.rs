@@ -1,0 +1,160 @@
+//! The walks through those who wait.
+//!
+//! A walk runs code of others: wakers, custom rules, the clock. A panic of theirs comes out of the call that began the
+//! walk, after the walk: it must cost nobody else the room that has come up, nor the rings of other threads.
+
+use std::any::Any;
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kv_router_load::BookError;
+use kv_router_schedule::{Pass, QueueKey};
+
+use super::owned::OwnedConstraints;
+use super::{Lobby, Outcome, Pending, is_load};
+use crate::core::Core;
+use crate::{AdmitError, Decision, RouteError};
+
+/// Says that somebody who waits may be able to go. Must not be called with a lock held.
+pub(crate) fn ring(core: &Core) {
+    let Some(lobby) = &core.lobby else { return };
+    let mut panics = Panics(None);
+    lobby.bell.ring(|| {
+        let mut walk = Walk {
+            core,
+            lobby,
+            pass: Pass::new(),
+            is_thorough: false,
+            may_restart: true,
+            panics: &mut panics,
+        };
+        // What is left to panic here is the clock: whoever rings next begins anew.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| walk.run())) {
+            panics.keep(panic);
+        }
+    });
+    panics.resume();
+}
+
+/// The same, where somebody may wait for what has gone: everybody is looked at, not only those who can go on.
+pub(crate) fn ring_all(core: &Core) {
+    if let Some(lobby) = &core.lobby {
+        lobby.is_thorough.store(true, Ordering::Relaxed);
+        ring(core);
+    }
+}
+
+/// The first panic of others, kept until it can do no harm.
+struct Panics(Option<Box<dyn Any + Send>>);
+
+impl Panics {
+    fn keep(&mut self, panic: Box<dyn Any + Send>) {
+        self.0.get_or_insert(panic);
+    }
+
+    /// Runs code of others. `None` when it panicked.
+    fn catch<R>(&mut self, work: impl FnOnce() -> R) -> Option<R> {
+        // No state of ours is left half changed: such code runs between our steps, not amid them.
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| self.keep(panic)).ok()
+    }
+
+    /// Lets it go on, unless this thread unwinds already: a booking that a panic drops rings too, and a second panic
+    /// would abort the process.
+    fn resume(self) {
+        if let Some(panic) = self.0
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// One walk through the queue.
+struct Walk<'a> {
+    core: &'a Core,
+    lobby: &'a Lobby,
+    pass: Pass<Arc<OwnedConstraints>>,
+    is_thorough: bool,
+    /// Whether somebody was served since the walk began anew. Without that, those who ring could keep a walk among its
+    /// first for ever.
+    may_restart: bool,
+    panics: &'a mut Panics,
+}
+
+impl Walk<'_> {
+    fn begin(&mut self) {
+        self.is_thorough |= self.lobby.is_thorough.swap(false, Ordering::Relaxed);
+        self.pass = if self.is_thorough { Pass::thorough() } else { Pass::new() };
+    }
+
+    fn run(&mut self) {
+        let (core, lobby) = (self.core, self.lobby);
+        self.begin();
+        loop {
+            let now = core.clock.now(); // the caller's code, so not under a lock
+            let mut queue = lobby.queue.lock();
+            if let Some((_, late)) = queue.expire(now) {
+                drop(queue);
+                self.fill(&late, Err(AdmitError::DeadlinePassed));
+                continue;
+            }
+            let next = queue.next(&mut self.pass, now).map(|(key, next)| (key, Arc::clone(next)));
+            drop(queue);
+            let Some((key, pending)) = next else { return };
+            // Room may have come up for somebody overdue who was tried in vain. He must have it before a younger one.
+            if self.may_restart && self.pass.has_passed_over_overdue() && lobby.bell.take_ring() {
+                self.may_restart = false;
+                self.begin();
+                continue;
+            }
+            match self.panics.catch(|| dispatch(core, lobby, key, &pending)) {
+                Some(Ok(Continue(decision))) => {
+                    self.may_restart = true;
+                    self.fill(&pending, Ok(decision));
+                }
+                Some(Ok(Break(Cancelled))) => {}
+                Some(Err(error)) if !is_load(&error) || !lobby.queue.lock().contains(key) => {
+                    let taken = lobby.queue.lock().take(key);
+                    drop(taken);
+                    self.fill(&pending, Err(AdmitError::Route(error)));
+                }
+                // It goes on waiting, also when deciding on it panicked: who waits may cancel.
+                Some(Err(_)) | None => lobby.queue.lock().block(&mut self.pass, key),
+            }
+        }
+    }
+
+    /// Wakes who waits.
+    fn fill(&mut self, pending: &Pending, outcome: Outcome) {
+        self.panics.catch(|| pending.slot.fill(outcome));
+    }
+}
+
+/// Amid the decision, by who waited for it.
+struct Cancelled;
+
+/// Decides on a request that waits. It is booked, and does not wait any more, or it is as it was.
+fn dispatch(
+    core: &Core,
+    lobby: &Lobby,
+    key: QueueKey,
+    pending: &Pending,
+) -> Result<ControlFlow<Cancelled, Decision>, RouteError> {
+    core.place(&pending.request.borrow(), |worker, demand, now, is_current| {
+        let mut queue = lobby.queue.lock();
+        if !queue.contains(key) {
+            return Ok(Break(Cancelled));
+        }
+        let booking = core.load.book(worker, demand, now)?;
+        if !is_current() {
+            // Giving the booking back rings, and whoever rings looks into the queue.
+            drop(queue);
+            drop(booking);
+            return Err(BookError::UnknownRank { worker });
+        }
+        queue.take(key);
+        Ok(Continue(booking))
+    })
+}

@@ -1,0 +1,187 @@
+//! What may happen amid a walk through those who wait: room that comes up, sessions that move, code that panics.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use kv_router::{
+    Capacity, Constraints, Decision, Pin as Pinned, QueueConfig, RouteRequest, SessionId, Stickiness, Ticket,
+};
+use parking_lot::Mutex;
+
+use crate::support::{Fleet, rank, worker};
+
+/// Workers that take 64 prompt tokens at a time, and a queue in front of them.
+fn fleet(workers: u64) -> Fleet {
+    let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+    Fleet::with(workers, capacity, |config| {
+        config.filters.wait_prefill = Some(1.0);
+        config.queue = Some(QueueConfig::default());
+    })
+}
+
+/// A prompt of 80 tokens that no other shares: more than a worker takes at a time.
+fn tokens(number: u32) -> Vec<u32> {
+    (0..80).map(|token| number * 1_000 + token).collect()
+}
+
+fn admit(fleet: &Fleet, number: u32, to: Option<u64>) -> Ticket {
+    let pin = to.map(|to| Pinned::Worker(worker(to)));
+    let constraints = Constraints { pin, ..Constraints::default() };
+    fleet.router.admit(&RouteRequest::from_tokens(&tokens(number)).constraints(constraints)).unwrap()
+}
+
+/// Gives a decision back when it is woken, and may panic then.
+struct Wakes {
+    gives_back: Mutex<Option<Decision>>,
+    panics: bool,
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        drop(self.gives_back.lock().take());
+        assert!(!self.panics, "a task that cannot be woken");
+    }
+}
+
+/// Polls a ticket that has to wait, with a waker that does all that.
+#[track_caller]
+fn poll_pending(ticket: Pin<&mut Ticket>, gives_back: Option<Decision>, panics: bool) {
+    let waker = Waker::from(Arc::new(Wakes { gives_back: Mutex::new(gives_back), panics }));
+    assert!(ticket.poll(&mut Context::from_waker(&waker)).is_pending());
+}
+
+#[track_caller]
+fn place(ticket: Pin<&mut Ticket>) -> Decision {
+    match ticket.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(decision) => decision.unwrap(),
+        Poll::Pending => panic!("it still waits"),
+    }
+}
+
+#[test]
+fn section_7_who_is_overdue_gets_the_room_that_comes_up_amid_a_walk() {
+    let fleet = fleet(2);
+    let [zero, one] = [0, 1].map(|to| admit(&fleet, to, Some(u64::from(to))).wait().unwrap());
+    // First the one that waits for worker 0, then two that can go anywhere.
+    let overdue = pin!(admit(&fleet, 2, Some(0)));
+    let (mut younger, youngest) = (pin!(admit(&fleet, 3, None)), admit(&fleet, 4, None));
+    fleet.clock.advance(Duration::from_secs(31));
+    // Worker 1 has room. The first is tried in vain, the second goes there, and as it is told, worker 0 has room too.
+    poll_pending(younger.as_mut(), Some(zero), false);
+    drop(one);
+    let (younger, overdue) = (place(younger), place(overdue));
+    assert_eq!((younger.worker(), overdue.worker()), (rank(1), rank(0)));
+    drop(youngest.try_take().expect_err("there is no room for it"));
+}
+
+#[test]
+fn who_is_stuck_to_a_session_that_moves_goes_along() {
+    let fleet = fleet(2);
+    let session = SessionId::new(7);
+    let tokens = tokens(1);
+    let strict = || RouteRequest::from_tokens(&tokens).session(session, Stickiness::Strict);
+    let home = fleet.router.route(&strict()).unwrap();
+    let waits = fleet.router.admit(&strict()).unwrap().try_take().expect_err("its rank is full");
+    // A short one of the same session may go elsewhere, and takes the session along.
+    let short = [9; 16];
+    let advisory = RouteRequest::from_tokens(&short).session(session, Stickiness::Advisory);
+    let moved = fleet.router.route(&advisory).unwrap();
+    assert_ne!(moved.worker(), home.worker());
+    assert_eq!(waits.try_take().expect("its session has moved").unwrap().worker(), moved.worker());
+}
+
+#[test]
+fn a_waker_that_panics_costs_nobody_else_the_room() {
+    let fleet = fleet(2);
+    let [zero, one] = [0, 1].map(|to| admit(&fleet, to, Some(u64::from(to))).wait().unwrap());
+    let (mut first, second) = (pin!(admit(&fleet, 2, None)), admit(&fleet, 3, None));
+    // Room comes up on worker 1; who goes there makes room on worker 0, and panics.
+    poll_pending(first.as_mut(), Some(zero), true);
+    let panicked = catch_unwind(AssertUnwindSafe(|| drop(one)));
+    assert!(panicked.is_err(), "the panic is nobody's to hide");
+    assert_eq!(place(first).worker(), rank(1));
+    assert_eq!(second.try_take().expect("worker 0 has room").unwrap().worker(), rank(0));
+    assert_eq!(fleet.router.stats().queue.waiting, 0);
+}
+
+#[test]
+fn a_waker_that_panics_at_a_deadline_does_not_end_the_walk() {
+    let fleet = fleet(1);
+    let held = admit(&fleet, 0, None).wait().unwrap();
+    let deadline = fleet.now() + Duration::from_secs(1);
+    let late = tokens(1);
+    let late = RouteRequest::from_tokens(&late).deadline(deadline);
+    let mut late = pin!(fleet.router.admit(&late).unwrap());
+    poll_pending(late.as_mut(), None, true);
+    let waits = admit(&fleet, 2, None);
+    fleet.clock.advance(Duration::from_secs(1));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(held))).is_err());
+    assert_eq!(waits.try_take().expect("it has room").unwrap().worker(), rank(0));
+}
+
+#[test]
+fn a_waker_that_panics_while_a_panic_unwinds_does_not_abort() {
+    let fleet = fleet(1);
+    let held = admit(&fleet, 0, None).wait().unwrap();
+    let mut waits = pin!(admit(&fleet, 1, None));
+    poll_pending(waits.as_mut(), None, true);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _held = held;
+        panic!("the gateway's own fault");
+    }));
+    let message = panicked.unwrap_err();
+    assert_eq!(message.downcast_ref(), Some(&"the gateway's own fault"));
+    assert_eq!(place(waits).worker(), rank(0));
+}
+
+mod faulty {
+    //! A custom filter that panics for one request.
+
+    use kv_router::{
+        BlockSize, Candidate, CustomRules, Filter, RequestId, Router, RouterConfig, SelectRequest, WorkerSpec,
+    };
+
+    use super::*;
+
+    struct Panics;
+
+    impl Filter for Panics {
+        fn name(&self) -> &'static str {
+            "panics"
+        }
+
+        fn admits(&self, request: &SelectRequest<'_>, candidate: &Candidate<'_>) -> bool {
+            // Not while it is admitted, when the worker is full.
+            assert!(request.id != Some(RequestId::new(13)) || candidate.prefill_tokens > 0, "thirteen");
+            true
+        }
+    }
+
+    #[test]
+    fn a_custom_rule_that_panics_for_one_who_waits_costs_the_others_nothing() {
+        let block_size = BlockSize::new(16).unwrap();
+        let mut config = RouterConfig::new(block_size);
+        config.filters.wait_prefill = Some(1.0);
+        config.queue = Some(QueueConfig::default());
+        let router = Router::builder(config).custom(CustomRules::new().filter(Panics)).build().unwrap();
+        let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+        router.join(worker(0), WorkerSpec::new(block_size).with_capacity(capacity)).unwrap();
+        let ask = |id: u32| {
+            router.admit(&RouteRequest::from_tokens(&tokens(id)).id(RequestId::new(id.into()))).unwrap()
+        };
+        let held = ask(1).wait().unwrap();
+        let (bad, good) = (ask(13), ask(2));
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(held))).is_err());
+        let good = good.try_take().expect("nothing is wrong with it").unwrap();
+        assert_eq!(good.worker(), rank(0));
+        assert_eq!(router.stats().queue.waiting, 1);
+        drop(bad);
+        drop(good);
+        assert_eq!((router.stats().queue.waiting, router.stats().load.requests), (0, 0));
+    }
+}
