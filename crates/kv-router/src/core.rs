@@ -111,15 +111,15 @@ impl Core {
                     Break(off) => return Ok(Break(off)),
                 };
                 let (overlap, certainty) = room.overlap(worker);
-                if let Some(rank) = room.rank(worker) {
-                    let cached = overlap.map_or(0, |overlap| overlap.blocks());
-                    self.predictor.sent(rank, &room.locals, cached, certainty, now);
-                }
+                let cached = overlap.map_or(0, |overlap| overlap.blocks());
+                let is_judged_anew = room
+                    .rank(worker)
+                    .is_some_and(|rank| self.predictor.sent(rank, &room.locals, cached, certainty, now));
                 let placement = Placement { selection, overlap, certainty, prompt_blocks, cost, explanation };
-                if let Some((session, _)) = request.session
-                    && self.sessions.bind(session, worker, now)
-                {
-                    ring(self); // a request that was stuck to its rank can go along
+                let has_moved =
+                    request.session.is_some_and(|(session, _)| self.sessions.bind(session, worker, now));
+                if is_judged_anew || has_moved {
+                    ring(self); // a request that was stuck to the rank of the session can go along
                 }
                 return Ok(Continue(Decision { placement, booking }));
             }

@@ -131,7 +131,8 @@ impl Predictor {
         self.index.read().find_at(query, now, out);
     }
 
-    /// A request with these blocks was sent to a rank that has the first `cached` of them, as far as is known.
+    /// A request with these blocks was sent to a rank that has the first `cached` of them, as far as is known. Tells
+    /// whether the rank is guessed from here on, and was not before.
     pub(crate) fn sent(
         &self,
         rank: &Rank,
@@ -139,7 +140,7 @@ impl Predictor {
         cached: u32,
         certainty: Certainty,
         now: Instant,
-    ) {
+    ) -> bool {
         if certainty == Certainty::Guess {
             self.placed.fetch_add(1, Ordering::Relaxed);
             self.record(rank, blocks, now);
@@ -150,8 +151,10 @@ impl Predictor {
             rank.silence.count(rule, at);
             if rank.silence.is_over(rule, at) && self.silence_rank(rank, rule, at) {
                 self.record(rank, blocks, now);
+                return true;
             }
         }
+        false
     }
 
     /// Makes a rank a guessed one, unless it has been heard of meanwhile: that happens under the same lock.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use kv_router_load::LoadListener;
 use kv_router_types::WorkerRank;
 
-use super::{Lobby, ring};
+use super::{Lobby, ring_for_news};
 use crate::core::Core;
 
 /// Rings when load falls. Made before the router that it rings for.
@@ -51,7 +51,10 @@ impl Drop for Hush<'_> {
 }
 
 impl LoadListener for Doorbell {
-    fn load_fell(&self, _: WorkerRank) {
+    fn load_fell(&self, rank: WorkerRank) {
+        let Some(core) = self.core.get().and_then(Weak::upgrade) else { return };
+        let Some(lobby) = core.lobby.as_ref().filter(|lobby| !Lobby::is_empty(lobby)) else { return };
+        lobby.news.lock().load_fell(rank);
         // First that it rang, then whether it may: sequentially consistent, as in `Hush::end`. So either this thread sees
         // that nobody hushes any more, or the last who did sees that it rang.
         if self.hushed.load(Ordering::SeqCst) > 0 {
@@ -60,11 +63,7 @@ impl LoadListener for Doorbell {
                 return;
             }
         }
-        if let Some(core) = self.core.get().and_then(Weak::upgrade)
-            && core.lobby.as_ref().is_some_and(|lobby| !Lobby::is_empty(lobby))
-        {
-            ring(&core);
-        }
+        ring_for_news(&core);
     }
 }
 

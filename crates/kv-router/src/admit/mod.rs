@@ -7,6 +7,7 @@
 
 mod bell;
 mod doorbell;
+mod news;
 mod owned;
 mod serve;
 mod slot;
@@ -16,7 +17,7 @@ mod ticket;
 mod models;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kv_router_index::{FindOptions, Overlaps};
 use kv_router_schedule::{
@@ -28,8 +29,9 @@ use crate::core::Core;
 use crate::{AdmitError, Decision, RouteError, RouteRequest};
 use bell::Bell;
 pub(crate) use doorbell::Doorbell;
+use news::News;
 use owned::{OwnedConstraints, OwnedRequest};
-pub(crate) use serve::{ring, ring_all};
+pub(crate) use serve::{ring, ring_all, ring_for_news};
 use slot::Slot;
 pub use ticket::Ticket;
 
@@ -48,8 +50,8 @@ struct Pending {
 pub(crate) struct Lobby {
     queue: Mutex<Queue<Arc<OwnedConstraints>, Arc<Pending>>>,
     bell: Bell,
-    /// Whether some may wait for what will never come. Relaxed: the bell orders it.
-    is_thorough: AtomicBool,
+    /// What the next walk has to look at. A leaf: no other lock is taken under it.
+    news: Mutex<News>,
     /// Numbers those who are of a class of their own.
     alone: AtomicU64,
 }
@@ -57,7 +59,7 @@ pub(crate) struct Lobby {
 impl Lobby {
     pub(crate) fn new(config: QueueConfig) -> Result<Self, QueueConfigError> {
         let queue = Mutex::new(Queue::new(config)?);
-        Ok(Self { queue, bell: Bell::new(), is_thorough: AtomicBool::new(false), alone: AtomicU64::new(0) })
+        Ok(Self { queue, bell: Bell::new(), news: Mutex::default(), alone: AtomicU64::new(0) })
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
@@ -103,7 +105,8 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
     let pushed = lobby.queue.lock().push(Arc::clone(&pending), ask, now);
     let key = pushed.map_err(|refused| AdmitError::Queue(refused.reason))?;
     // Room may have come up between the decision and here, or this one is the first that fits.
-    ring(core);
+    lobby.news.lock().arrived(key);
+    ring_for_news(core);
     Ok(Ticket::waiting(Arc::clone(core), key, pending))
 }
 

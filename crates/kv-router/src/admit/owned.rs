@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_router_schedule::{Constraints, Pin, SessionId, Stickiness, Taint, WorkerSet};
-use kv_router_types::{LocalBlockHash, RequestId};
+use kv_router_types::{LocalBlockHash, RequestId, WorkerRank};
 
 use crate::RouteRequest;
+use crate::core::Core;
 use crate::request::Content;
 
 /// [`Constraints`] that borrow nothing. Ordered, so that those who can go to the same places are of one class.
@@ -83,6 +84,19 @@ impl OwnedRequest {
     /// Where it can go, for the queue.
     pub(super) fn class(&self) -> Option<Arc<OwnedConstraints>> {
         self.constraints.clone()
+    }
+
+    /// Whether a rank may be one that it can go to. Errs on the side of yes: taints, adapters and load are left to the
+    /// decision, which looks at thousands of ranks where this looks at one.
+    pub(super) fn may_go(&self, rank: WorkerRank, core: &Core) -> bool {
+        let Some(constraints) = &self.constraints else { return true };
+        let bound = || {
+            let session = constraints.strict_session?;
+            core.sessions.get(session, core.clock.now())
+        };
+        constraints.allow.as_ref().is_none_or(|allow| allow.contains(rank.worker))
+            && constraints.pin.is_none_or(|pin| pin.admits(rank))
+            && bound().is_none_or(|bound| bound == rank)
     }
 
     pub(super) fn borrow(&self) -> RouteRequest<'_> {

@@ -7,18 +7,35 @@ use std::any::Any;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use kv_router_load::BookError;
 use kv_router_schedule::{Pass, QueueKey};
+use kv_router_types::WorkerRank;
 
+use super::news::News;
 use super::owned::OwnedConstraints;
 use super::{Lobby, Outcome, Pending, is_load};
 use crate::core::Core;
 use crate::{AdmitError, Decision, RouteError};
 
-/// Says that somebody who waits may be able to go. Must not be called with a lock held.
+/// Says that anybody who waits may be able to go. Must not be called with a lock held.
 pub(crate) fn ring(core: &Core) {
+    if let Some(lobby) = &core.lobby {
+        lobby.news.lock().is_general = true;
+        ring_for_news(core);
+    }
+}
+
+/// The same, where somebody may wait for what has gone: everybody is looked at, not only those who can go on.
+pub(crate) fn ring_all(core: &Core) {
+    if let Some(lobby) = &core.lobby {
+        lobby.news.lock().is_thorough = true;
+        ring_for_news(core);
+    }
+}
+
+/// Has those tried whom the news concern that were noted before. Must not be called with a lock held.
+pub(crate) fn ring_for_news(core: &Core) {
     let Some(lobby) = &core.lobby else { return };
     let mut panics = Panics(None);
     lobby.bell.ring(|| {
@@ -26,7 +43,7 @@ pub(crate) fn ring(core: &Core) {
             core,
             lobby,
             pass: Pass::new(),
-            is_thorough: false,
+            news: News::default(),
             may_restart: true,
             panics: &mut panics,
         };
@@ -36,14 +53,6 @@ pub(crate) fn ring(core: &Core) {
         }
     });
     panics.resume();
-}
-
-/// The same, where somebody may wait for what has gone: everybody is looked at, not only those who can go on.
-pub(crate) fn ring_all(core: &Core) {
-    if let Some(lobby) = &core.lobby {
-        lobby.is_thorough.store(true, Ordering::Relaxed);
-        ring(core);
-    }
 }
 
 /// The first panic of others, kept until it can do no harm.
@@ -76,7 +85,7 @@ struct Walk<'a> {
     core: &'a Core,
     lobby: &'a Lobby,
     pass: Pass<Arc<OwnedConstraints>>,
-    is_thorough: bool,
+    news: News,
     /// Whether somebody was served since the walk began anew. Without that, those who ring could keep a walk among its
     /// first for ever.
     may_restart: bool,
@@ -85,8 +94,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn begin(&mut self) {
-        self.is_thorough |= self.lobby.is_thorough.swap(false, Ordering::Relaxed);
-        self.pass = if self.is_thorough { Pass::thorough() } else { Pass::new() };
+        let later = std::mem::take(&mut *self.lobby.news.lock());
+        self.news.merge(later);
+        self.pass = if self.news.is_thorough { Pass::thorough() } else { Pass::new() };
     }
 
     fn run(&mut self) {
@@ -102,13 +112,18 @@ impl Walk<'_> {
             }
             let next = queue.next(&mut self.pass, now).map(|(key, next)| (key, Arc::clone(next)));
             drop(queue);
-            let Some((key, pending)) = next else { return };
+            let Some((key, pending)) = next else { break };
             // Room may have come up for somebody overdue who was tried in vain. He must have it before a younger one.
             if self.may_restart && self.pass.has_passed_over_overdue() && lobby.bell.take_ring() {
                 self.may_restart = false;
                 self.begin();
                 continue;
             }
+            if !self.concerns(key, &pending) {
+                lobby.queue.lock().block(&mut self.pass, key);
+                continue;
+            }
+            self.news.arrivals.remove(&key);
             match self.panics.catch(|| dispatch(core, lobby, key, &pending)) {
                 Some(Ok(Continue(decision))) => {
                     self.may_restart = true;
@@ -120,9 +135,32 @@ impl Walk<'_> {
                     drop(taken);
                     self.fill(&pending, Err(AdmitError::Route(error)));
                 }
-                // It goes on waiting, also when deciding on it panicked: who waits may cancel.
-                Some(Err(_)) | None => lobby.queue.lock().block(&mut self.pass, key),
+                Some(Err(_)) => lobby.queue.lock().block(&mut self.pass, key),
+                // It goes on waiting, for who waits may cancel, and whoever is behind it is tried the next time.
+                None => {
+                    lobby.news.lock().is_general = true;
+                    lobby.queue.lock().block(&mut self.pass, key);
+                }
             }
+        }
+        self.keep_untried();
+    }
+
+    /// Whether anything has happened that may let a request go which could not go before.
+    fn concerns(&self, key: QueueKey, pending: &Pending) -> bool {
+        let News { is_general, is_thorough, ranks, arrivals } = &self.news;
+        let may_go = |rank: &WorkerRank| pending.request.may_go(*rank, self.core);
+        *is_general || *is_thorough || arrivals.contains(&key) || ranks.iter().any(may_go)
+    }
+
+    /// Those who came, and stand behind somebody who is blocked, have still to be tried once.
+    fn keep_untried(&mut self) {
+        let mut arrivals = std::mem::take(&mut self.news.arrivals);
+        if !arrivals.is_empty() {
+            let queue = self.lobby.queue.lock();
+            arrivals.retain(|&key| queue.contains(key));
+            drop(queue);
+            self.lobby.news.lock().merge(News { arrivals, ..News::default() });
         }
     }
 

@@ -17,7 +17,7 @@ use kv_router_load::{
 use parking_lot::Mutex;
 
 use crate::Router;
-use crate::admit::ring;
+use crate::admit::{ring, ring_for_news};
 use crate::core::Core;
 use crate::sessions::Merged;
 pub use error::{PeerDecodeError, PeerEncodeError};
@@ -115,7 +115,7 @@ impl Core {
         let hush = self.doorbell.hush();
         let result = work(peers, now);
         if hush.end() {
-            ring(self);
+            ring_for_news(self);
         }
         Some(result)
     }

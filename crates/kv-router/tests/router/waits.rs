@@ -139,6 +139,84 @@ fn a_waker_that_panics_while_a_panic_unwinds_does_not_abort() {
     assert_eq!(place(waits).worker(), rank(0));
 }
 
+mod cost {
+    //! What a walk costs when many wait, each for a place of its own.
+
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use kv_router::{
+        BlockSize, Candidate, CustomRules, Router, RouterConfig, Scorer, SelectRequest, WorkerSpec,
+    };
+
+    use super::*;
+
+    /// Counts the ranks that are scored.
+    struct Counts(Arc<AtomicU32>);
+
+    impl Scorer for Counts {
+        fn name(&self) -> &'static str {
+            "counts"
+        }
+
+        fn cost(&self, _: &SelectRequest<'_>, _: &Candidate<'_>) -> f64 {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            0.0
+        }
+    }
+
+    #[test]
+    fn room_on_one_worker_costs_a_decision_for_each_who_can_go_there() {
+        const WORKERS: u64 = 100;
+        let block_size = BlockSize::new(16).unwrap();
+        let scored = Arc::new(AtomicU32::new(0));
+        let mut config = RouterConfig::new(block_size);
+        config.filters.wait_prefill = Some(1.0);
+        config.queue = Some(QueueConfig::default());
+        let rules = CustomRules::new().scorer(1.0, Counts(Arc::clone(&scored)));
+        let router = Router::builder(config).custom(rules).build().unwrap();
+        let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+        for id in 0..WORKERS {
+            router.join(worker(id), WorkerSpec::new(block_size).with_capacity(capacity)).unwrap();
+        }
+        let ask = |number: u32, to: u64| {
+            let constraints = Constraints { pin: Some(Pinned::Worker(worker(to))), ..Constraints::default() };
+            router.admit(&RouteRequest::from_tokens(&tokens(number)).constraints(constraints)).unwrap()
+        };
+        let mut held: Vec<_> = (0..WORKERS).map(|to| ask(to as u32, to).wait().unwrap()).collect();
+        let mut waiting = Vec::new();
+        for to in 0..WORKERS {
+            scored.store(0, Ordering::Relaxed);
+            waiting.push(ask(500 + to as u32, to));
+            // One decision when it comes, and not one more for each who waits already.
+            assert!(scored.load(Ordering::Relaxed) <= 4, "{scored:?} with {to} waiting");
+        }
+        scored.store(0, Ordering::Relaxed);
+        drop(held.swap_remove(7));
+        assert_eq!(router.stats().queue.waiting, WORKERS - 1);
+        assert!(scored.load(Ordering::Relaxed) <= 4, "{scored:?}");
+        let served = waiting.swap_remove(7).try_take().unwrap().unwrap();
+        assert_eq!(served.worker(), rank(7));
+        // What concerns everybody has everybody tried.
+        scored.store(0, Ordering::Relaxed);
+        router.expire_idle(Duration::from_secs(3_600));
+        assert!(scored.load(Ordering::Relaxed) >= WORKERS as u32 - 1);
+    }
+}
+
+#[test]
+fn who_came_behind_a_head_that_is_blocked_is_tried_all_the_same() {
+    let fleet = fleet(2);
+    let held: Vec<_> = (0..2).map(|to| admit(&fleet, to, Some(u64::from(to))).wait().unwrap()).collect();
+    let head = admit(&fleet, 2, None);
+    // Nobody will ever be able to take this one. It is told as soon as it is looked at.
+    let lost = admit(&fleet, 3, Some(99));
+    let lost = lost.try_take().expect_err("the head is blocked, so nobody behind it is looked at");
+    drop(head);
+    let later = admit(&fleet, 4, None);
+    assert!(lost.try_take().is_ok(), "the next walk gets there");
+    drop((later, held));
+}
+
 mod faulty {
     //! A custom filter that panics for one request.
 
