@@ -265,7 +265,9 @@ fn short_work_first_and_urgent_work_before_it() {
 }
 
 #[test]
-fn without_a_queue_to_admit_is_to_route() {
+fn section_7_off_by_default() {
+    let config = kv_router::RouterConfig::new(kv_router::BlockSize::new(16).unwrap());
+    assert_eq!((config.queue, config.filters.wait_prefill), (None, None));
     let fleet = Fleet::new(1);
     let ticket = admit(&fleet, 1);
     assert_eq!(flying(&fleet), [1]);

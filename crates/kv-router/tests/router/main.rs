@@ -11,5 +11,6 @@ mod predictions;
 mod routing;
 mod sessions;
 mod support;
+mod table;
 mod threads;
 mod waits;

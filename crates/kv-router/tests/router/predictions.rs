@@ -57,7 +57,7 @@ fn silence(fleet: &Fleet, id: u64) {
 }
 
 #[test]
-fn a_worker_without_events_is_guessed_from_the_first_request_on() {
+fn section_9_with_events_off_the_cache_is_predicted_from_our_decisions() {
     let fleet = fleet_and_a_mute(1);
     let first = route_to(&fleet, 1, 1);
     assert_eq!((first.overlap_blocks(), first.certainty()), (0, Certainty::Guess));
@@ -95,7 +95,7 @@ fn a_worker_without_events_takes_none() {
 }
 
 #[test]
-fn a_guess_ages_out() {
+fn section_9_entries_age_out() {
     let fleet = fleet_and_a_mute(0);
     drop(route_to(&fleet, 1, 0));
     fleet.clock.advance(59 * SECOND);
@@ -108,7 +108,17 @@ fn a_guess_ages_out() {
 }
 
 #[test]
-fn the_guesses_are_bounded() {
+fn section_9_the_default_time_to_live_is_120_seconds() {
+    let fleet = Fleet::with(0, Capacity::default(), |_| ());
+    fleet.router.join(worker(0), WorkerSpec::new(BlockSize::new(16).unwrap()).without_events()).unwrap();
+    for (seconds, blocks) in [(0, 0), (119, 5), (121, 0)] {
+        fleet.clock.advance(seconds * SECOND);
+        assert_eq!(route_to(&fleet, 1, 0).overlap_blocks(), blocks);
+    }
+}
+
+#[test]
+fn section_9_the_oldest_go_beyond_the_cap() {
     let fleet = Fleet::with(0, Capacity::default(), |config| config.prediction.index.max_blocks = 12);
     fleet.router.join(worker(0), WorkerSpec::new(BlockSize::new(16).unwrap()).without_events()).unwrap();
     (0..20).for_each(|number| drop(route_to(&fleet, number, 0)));
@@ -117,7 +127,7 @@ fn the_guesses_are_bounded() {
 }
 
 #[test]
-fn a_silent_worker_is_guessed_and_heard_again_at_once() {
+fn section_9_a_silent_worker_is_guessed_and_heard_again_at_once() {
     let fleet = fleet(1);
     fleet.store(0, &tokens(1), 5);
     assert_eq!((route_to(&fleet, 1, 0).overlap_blocks(), freshness(&fleet, 0)), (5, StreamFreshness::Fresh));
@@ -257,7 +267,7 @@ proptest! {
     /// guessing: the answers for worker 0 are the same at every step, those for the others too, or they say that they
     /// are guessed.
     #[test]
-    fn live_events_are_never_affected(steps in steps()) {
+    fn section_9_live_events_are_never_affected(steps in steps()) {
         let guessing = fleet(3);
         let plain = Fleet::with(3, Capacity::default(), |config| config.prediction.silence = None);
         let both = [&guessing, &plain];

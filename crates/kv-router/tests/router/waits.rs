@@ -80,6 +80,25 @@ fn section_7_who_is_overdue_gets_the_room_that_comes_up_amid_a_walk() {
 }
 
 #[test]
+fn section_7_the_load_is_looked_at_when_it_goes() {
+    let fleet = fleet(2);
+    let light = admit(&fleet, 0, Some(0)).wait().unwrap();
+    let heavy: Vec<_> = (1..3)
+        .map(|number| {
+            let pin = Constraints { pin: Some(Pinned::Worker(worker(1))), ..Constraints::default() };
+            let tokens = vec![number; 48];
+            fleet.router.route(&RouteRequest::from_tokens(&tokens).constraints(pin)).unwrap()
+        })
+        .collect();
+    let ticket = admit(&fleet, 5, None);
+    let ticket = ticket.try_take().expect_err("both are full, worker 1 more so");
+    // Now worker 1 has nothing to do, and worker 0 as much as before.
+    drop(heavy);
+    assert_eq!(ticket.try_take().unwrap().unwrap().worker(), rank(1));
+    drop(light);
+}
+
+#[test]
 fn who_is_stuck_to_a_session_that_moves_goes_along() {
     let fleet = fleet(2);
     let session = SessionId::new(7);
