@@ -105,36 +105,36 @@ const fn split_mix(seed: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The local hashes of a prompt, with the keys of its prefixes. Reusable.
+/// The local hashes of a prompt, with the keys of its prefixes if there is somebody who asks for them. Reusable.
 ///
 /// ```
 /// use kv_router_hash::{BlockHasher, HashScheme, KeyedHashes, PrefixKeyer, Prompt, Window};
 /// use kv_router_types::BlockSize;
 ///
 /// let mut hasher = BlockHasher::new(HashScheme::new(BlockSize::new(4)?, Window::Plain));
-/// let mut keyed = KeyedHashes::new(PrefixKeyer::new(7));
+/// let mut keyed = KeyedHashes::new(Some(PrefixKeyer::new(7)));
 /// hasher.hash_keyed_into(&Prompt::new(&[1, 2, 3, 4, 5, 6, 7, 8]), &mut keyed);
 /// assert_eq!(keyed.locals().len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyedHashes {
-    keyer: PrefixKeyer,
+    keyer: Option<PrefixKeyer>,
     locals: Vec<LocalBlockHash>,
     /// Of the prefixes of 0, 1, ... blocks.
     keys: Vec<PrefixKey>,
 }
 
 impl KeyedHashes {
-    /// Of no blocks.
-    pub fn new(keyer: PrefixKeyer) -> Self {
-        Self { keyer, locals: Vec::new(), keys: vec![PrefixKey::default()] }
+    /// Of no blocks. Without a keyer no keys are made.
+    pub fn new(keyer: Option<PrefixKeyer>) -> Self {
+        Self { keyer, locals: Vec::new(), keys: Vec::from_iter(keyer.map(|_| PrefixKey::default())) }
     }
 
     /// Whose keys these are.
     #[inline]
-    pub fn keyer(&self) -> &PrefixKeyer {
-        &self.keyer
+    pub fn keyer(&self) -> Option<PrefixKeyer> {
+        self.keyer
     }
 
     /// The local hashes, one a block.
@@ -143,7 +143,7 @@ impl KeyedHashes {
         &self.locals
     }
 
-    /// The keys of the prefixes of 0, 1, ... blocks: one more than there are blocks.
+    /// The keys of the prefixes of 0, 1, ... blocks: one more than there are blocks. None without a keyer.
     #[inline]
     pub fn keys(&self) -> &[PrefixKey] {
         &self.keys
@@ -157,7 +157,7 @@ impl KeyedHashes {
     }
 
     fn key_all(&mut self) {
-        let Self { keyer, locals, keys } = self;
+        let Self { keyer: Some(keyer), locals, keys } = self else { return };
         keys.truncate(1);
         keys.extend(locals.iter().scan(PrefixKey::default(), |key, &block| {
             *key = keyer.extend(*key, block);
@@ -197,7 +197,7 @@ mod tests {
         #[test]
         fn a_key_is_a_polynomial(seed: u64, blocks in blocks(), cut in 0usize..80) {
             let keyer = PrefixKeyer::new(seed);
-            let mut keyed = KeyedHashes::new(keyer);
+            let mut keyed = KeyedHashes::new(Some(keyer));
             keyed.set_locals(&blocks);
             prop_assert_eq!(keyed.locals(), &blocks[..]);
             prop_assert_eq!(keyed.keys().len(), blocks.len() + 1);

@@ -114,7 +114,7 @@ impl Core {
                 let cached = overlap.map_or(0, |overlap| overlap.blocks());
                 let is_judged_anew = room
                     .rank(worker)
-                    .is_some_and(|rank| self.predictor.sent(rank, &room.locals, cached, certainty, now));
+                    .is_some_and(|rank| self.predictor.sent(rank, room.locals(), cached, certainty, now));
                 let placement = Placement { selection, overlap, certainty, prompt_blocks, cost, explanation };
                 let has_moved =
                     request.session.is_some_and(|(session, _)| self.sessions.bind(session, worker, now));
@@ -131,7 +131,10 @@ impl Core {
     }
 
     pub(crate) fn with_room<R>(&self, work: impl FnOnce(&mut Room) -> R) -> R {
-        self.rooms.with(|| Box::new(Room::new(self.config.scheme, self.selector.clone())), |room| work(room))
+        self.rooms.with(
+            || Box::new(Room::new(self.config.scheme, self.selector.clone(), self.index.keyer())),
+            |room| work(room),
+        )
     }
 
     /// Hashes the prompt into `room`. Returns its whole blocks, and those that it takes up with its partial tail.
@@ -153,7 +156,7 @@ impl Core {
         room.hash(&request.content);
         // Both fit: the limit on tokens is below u32::MAX.
         let taken = tokens.div_ceil(self.config.scheme.block_size().as_usize()) as u32;
-        Ok((room.locals.len() as u32, taken))
+        Ok((room.locals().len() as u32, taken))
     }
 
     pub(crate) fn select_request<'a>(
@@ -174,11 +177,11 @@ impl Core {
     pub(crate) fn look(&self, room: &mut Room) {
         // The fleet first: a rank that is another one by now is noticed before the decision is given out.
         let fleet = self.fleet();
-        self.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
+        self.index.find_into(&room.prompt, FindOptions::new(), &mut room.overlaps);
         self.load.snapshot_into(&room.sequence, &mut room.loads);
         room.line_up(&fleet);
         if room.is_guessing() {
-            self.predictor.find_into(&room.locals, self.clock.now(), &mut room.guesses);
+            self.predictor.find_into(room.prompt.locals(), self.clock.now(), &mut room.guesses);
             room.place_guesses();
         }
     }

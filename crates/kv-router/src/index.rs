@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kv_router_hash::{KeyedHashes, PrefixKeyer};
 use kv_router_index::paged::{PagedConfig, PagedIndex};
 use kv_router_index::{
     Applied, ApplyError, ApplyEvents, Certainty, ConcurrentRadixConfig, ConcurrentRadixTree, DumpEvents,
@@ -53,7 +54,8 @@ impl IndexConfig {
 
 /// An index that many threads read and write through `&self`.
 pub(crate) trait SharedIndex: fmt::Debug + Send + Sync {
-    fn find_into(&self, query: &[LocalBlockHash], options: FindOptions, out: &mut Overlaps);
+    fn find_into(&self, query: &KeyedHashes, options: FindOptions, out: &mut Overlaps);
+    fn keyer(&self) -> Option<PrefixKeyer>;
     fn apply(&self, from: WorkerRank, event: &KvEvent) -> Result<Applied, ApplyError>;
     fn remove_worker(&self, worker: WorkerId) -> Applied;
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent));
@@ -65,8 +67,12 @@ where
     I: PrefixIndex + DumpEvents + Inspect + fmt::Debug + Send + Sync,
     for<'a> &'a I: ApplyEvents,
 {
-    fn find_into(&self, query: &[LocalBlockHash], options: FindOptions, out: &mut Overlaps) {
-        PrefixIndex::find_into(self, query, options, out);
+    fn find_into(&self, query: &KeyedHashes, options: FindOptions, out: &mut Overlaps) {
+        self.find_keyed_into(query, options, out);
+    }
+
+    fn keyer(&self) -> Option<PrefixKeyer> {
+        PrefixIndex::keyer(self)
     }
 
     fn apply(&self, from: WorkerRank, event: &KvEvent) -> Result<Applied, ApplyError> {

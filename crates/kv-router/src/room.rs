@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kv_router_hash::{BlockHasher, HashScheme, sequence_hashes_into};
+use kv_router_hash::{BlockHasher, HashScheme, KeyedHashes, PrefixKeyer, sequence_hashes_into};
 use kv_router_index::{Certainty, Overlap, Overlaps};
 use kv_router_load::{LoadSnapshot, Membership, RankLoad};
 use kv_router_schedule::{
@@ -18,7 +18,7 @@ use crate::request::Content;
 /// Everything that a decision writes to.
 pub(crate) struct Room {
     hasher: BlockHasher,
-    pub(crate) locals: Vec<LocalBlockHash>,
+    pub(crate) prompt: KeyedHashes,
     pub(crate) sequence: Vec<SequenceHash>,
     /// What events say.
     pub(crate) overlaps: Overlaps,
@@ -31,10 +31,10 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn new(scheme: HashScheme, selector: Selector) -> Self {
+    pub(crate) fn new(scheme: HashScheme, selector: Selector, keyer: Option<PrefixKeyer>) -> Self {
         Self {
             hasher: BlockHasher::new(scheme),
-            locals: Vec::new(),
+            prompt: KeyedHashes::new(keyer),
             sequence: Vec::new(),
             overlaps: Overlaps::new(),
             guesses: Overlaps::new(),
@@ -45,16 +45,18 @@ impl Room {
         }
     }
 
-    /// Fills `locals` and `sequence`.
+    /// The local hashes of the prompt.
+    pub(crate) fn locals(&self) -> &[LocalBlockHash] {
+        self.prompt.locals()
+    }
+
+    /// Fills `prompt` and `sequence`.
     pub(crate) fn hash(&mut self, content: &Content<'_>) {
         match content {
-            Content::Prompt(prompt) => self.hasher.hash_into(prompt, &mut self.locals),
-            Content::Hashed { locals, .. } => {
-                self.locals.clear();
-                self.locals.extend_from_slice(locals);
-            }
+            Content::Prompt(prompt) => self.hasher.hash_keyed_into(prompt, &mut self.prompt),
+            Content::Hashed { locals, .. } => self.prompt.set_locals(locals),
         }
-        sequence_hashes_into(&self.locals, &mut self.sequence);
+        sequence_hashes_into(self.prompt.locals(), &mut self.sequence);
     }
 
     /// Joins `overlaps` and `loads` to candidates. Both must have been filled, and `loads` after `fleet` was read.
@@ -78,8 +80,8 @@ impl Room {
     pub(crate) fn overlap(&self, worker: WorkerRank) -> (Option<Overlap>, Certainty) {
         let position = self.columns.position.get(&worker).copied();
         match position.is_some_and(|position| self.columns.is_predicted(position as usize)) {
-            true => (self.guesses.get(worker).copied(), Certainty::Guess),
-            false => (self.overlaps.get(worker).copied(), Certainty::Exact),
+            true => (self.guesses.get(worker), Certainty::Guess),
+            false => (self.overlaps.get(worker), Certainty::Exact),
         }
     }
 

@@ -148,7 +148,7 @@ impl Router {
         self.core.with_room(|room| {
             self.core.hash(request, room)?;
             let mut found = Overlaps::new();
-            self.core.index.find_into(&room.locals, FindOptions::new(), &mut found);
+            self.core.index.find_into(&room.prompt, FindOptions::new(), &mut found);
             Ok(found)
         })
     }
@@ -165,7 +165,7 @@ impl Router {
         self.core.with_room(|room| {
             self.core.hash(request, room)?;
             let mut found = Overlaps::new();
-            self.core.predictor.find_into(&room.locals, self.core.clock.now(), &mut found);
+            self.core.predictor.find_into(room.locals(), self.core.clock.now(), &mut found);
             Ok(found)
         })
     }

@@ -216,7 +216,8 @@ impl<I: Subject> Driver<I> {
             return Err(What::Answer { query: query.to_vec(), expected, found }.into());
         }
 
-        if let Some(keyer) = self.index.keyer() {
+        let keyer = self.index.keyer();
+        if keyer.is_some() {
             let mut keyed = KeyedHashes::new(keyer);
             keyed.set_locals(query);
             self.index.find_keyed_into(&keyed, FindOptions::new(), out);

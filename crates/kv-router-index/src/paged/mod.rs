@@ -230,7 +230,7 @@ impl PrefixIndex for PagedIndex {
     }
 
     fn find_keyed_into(&self, query: &KeyedHashes, options: FindOptions, out: &mut Overlaps) {
-        let keys = if query.keyer() == self.keyer() { query.keys() } else { &[] };
+        let keys = if query.keyer() == Some(*self.keyer()) { query.keys() } else { &[] };
         self.shared.find(Query { locals: query.locals(), keys }, options, out);
     }
 

@@ -88,15 +88,15 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
     }
     let (owned, uncached_tokens) = core.with_room(|room| -> Result<_, RouteError> {
         core.hash(request, room)?;
-        core.index.find_into(&room.locals, FindOptions::new(), &mut room.overlaps);
-        core.predictor.find_into(&room.locals, core.clock.now(), &mut room.guesses);
+        core.index.find_into(&room.prompt, FindOptions::new(), &mut room.overlaps);
+        core.predictor.find_into(room.prompt.locals(), core.clock.now(), &mut room.guesses);
         let best = |found: &Overlaps| found.best().map_or(0, |overlap| u64::from(overlap.blocks()));
         let cached = best(&room.overlaps).max(best(&room.guesses));
         let cached = cached * u64::from(core.config.scheme.block_size().get());
         let uncached = (request.prompt_tokens() as u64).saturating_sub(cached);
         let has_filters = core.selector.custom().is_some_and(CustomRules::has_filters);
         let alone = has_filters.then(|| lobby.alone.fetch_add(1, Ordering::Relaxed));
-        Ok((OwnedRequest::new(request, &room.locals, alone), uncached))
+        Ok((OwnedRequest::new(request, room.locals(), alone), uncached))
     })?;
     let class = owned.class();
     let pending = Arc::new(Pending { request: owned, slot: Slot::new() });

@@ -19,7 +19,7 @@ pub(super) fn run(
 ) -> Result<ConcurrentReport, Box<FailedRun>> {
     let mut report = ConcurrentReport::default();
     let mut out = Overlaps::new();
-    let mut keyed = index.keyer().map(KeyedHashes::new);
+    let mut keyed = index.keyer().map(|keyer| KeyedHashes::new(Some(keyer)));
     let mut done = Vec::with_capacity(board.ranks.len());
     while clock.goes_on() {
         let number = rng.below(QUERIES);
