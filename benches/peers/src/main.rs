@@ -15,12 +15,15 @@ use kv_router_peers::clock::Clock;
 use kv_router_peers::corpus::{Corpus, Kind, Scale, build};
 use kv_router_peers::relay::relay;
 use kv_router_peers::report::{self, ConcurrentRatios, ConcurrentRow, Ratios, RelayRow, Row};
-use kv_router_peers::subjects::{PagedIds, ROSTER, Subject};
+use kv_router_peers::subjects::{PagedIds, PagedKeyed, ROSTER, Subject};
 use mimalloc::MiMalloc;
 
 /// One allocator for all, and a good one: none of the indexes is to be measured by its malloc.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Ours that have ratios of their own, beside the first.
+const OTHERS: [&str; 2] = [PagedKeyed::NAME, PagedIds::NAME];
 
 /// Our indexes beside the published ones: answers checked, runs interleaved, ratios reported.
 #[derive(Debug, Parser)]
@@ -134,15 +137,17 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
                 for row in &rows {
                     writeln!(json, "{}", report::line(&name, workers, row))?;
                 }
-                for ratios in ratios.0.iter().chain(&Ratios::of_index(PagedIds::NAME, &rows)) {
-                    writeln!(json, "{}", report::ratio_line(&name, workers, ratios))?;
+                let others = OTHERS.iter().filter_map(|index| Ratios::of_index(index, &rows));
+                for ratios in ratios.0.iter().cloned().chain(others) {
+                    writeln!(json, "{}", report::ratio_line(&name, workers, &ratios))?;
                 }
                 writeln!(json, "{}", report::relay_line(&name, workers, &relays))?;
                 for row in &beside {
                     writeln!(json, "{}", report::concurrent_line(&name, workers, row))?;
                 }
-                for ratios in ratios.1.iter().chain(&ConcurrentRatios::of_index(PagedIds::NAME, &beside)) {
-                    writeln!(json, "{}", report::concurrent_ratio_line(&name, workers, ratios))?;
+                let others = OTHERS.iter().filter_map(|index| ConcurrentRatios::of_index(index, &beside));
+                for ratios in ratios.1.iter().cloned().chain(others) {
+                    writeln!(json, "{}", report::concurrent_ratio_line(&name, workers, &ratios))?;
                 }
             }
             if let (Some(alone), beside) = ratios {

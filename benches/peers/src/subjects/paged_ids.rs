@@ -1,4 +1,5 @@
-//! Our paged index told in numbers: what its router does when a relay beside each engine keeps the names.
+//! Our paged index told in numbers, and asked with keys: what its router does when a relay beside each engine keeps the
+//! names.
 //!
 //! The relays' work happens before the stream begins, since theirs are other machines and other caches;
 //! [`relay`](mod@crate::relay) measures it alone.
@@ -6,13 +7,14 @@
 use kv_router_index::paged::{BlockIds, IdEvent, IdWriter, PagedIndex};
 
 use super::paged::{event, rank};
+use super::paged_keyed::WithKeys;
 use super::{Concurrent, Owner, Subject};
 use crate::corpus::{Change, Corpus, Step};
 
 /// The index and its writers.
 #[derive(Debug)]
 pub struct PagedIds {
-    index: PagedIndex,
+    finder: WithKeys,
     writers: Vec<IdWriter>,
 }
 
@@ -46,17 +48,17 @@ impl Subject for PagedIds {
     /// Nothing when the relay has nothing to send.
     type Event = Option<(u32, IdEvent)>;
     type Builder = Numbered;
-    type Finder = PagedIndex;
+    type Finder = WithKeys;
 
     fn open(workers: u32) -> Self {
         let index = PagedIndex::new();
         // A fresh index has no writer yet, so none is refused.
         let writers = (0..workers).filter_map(|worker| index.id_writer(rank(worker)).ok()).collect();
-        Self { index, writers }
+        Self { finder: WithKeys(index), writers }
     }
 
-    fn finder(&self) -> &PagedIndex {
-        &self.index
+    fn finder(&self) -> &WithKeys {
+        &self.finder
     }
 
     fn builder(corpus: &Corpus) -> Numbered {

@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::{Chain, CompressedTree, Concurrent, Owner, Paged, PagedIds, Positional, Radix, Subject, Tree};
+use super::{
+    Chain, CompressedTree, Concurrent, Owner, Paged, PagedIds, PagedKeyed, Positional, Radix, Subject, Tree,
+};
 use crate::clock::Clock;
 use crate::corpus::Corpus;
 use crate::duel::{Duelled, duel};
@@ -46,8 +48,9 @@ impl Entry {
 }
 
 /// Ours, the one that ratios are about, comes first.
-pub const ROSTER: [Entry; 7] = [
+pub const ROSTER: [Entry; 8] = [
     Entry::concurrent::<Paged>(),
+    Entry::concurrent::<PagedKeyed>(),
     Entry::concurrent::<PagedIds>(),
     Entry::alone::<Radix>(),
     Entry::concurrent::<Chain>(),
