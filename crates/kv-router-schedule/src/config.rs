@@ -37,6 +37,24 @@ pub struct CostConfig {
 }
 
 impl CostConfig {
+    /// Weights for the shortest time to first token, where device memory suffices for the requests in flight: the
+    /// default, but `prefill_load_scale` 32, `device_weight` 1.1, and full credit for every other tier.
+    ///
+    /// A block to compute keeps an engine busy many times longer than a block to hold, which the default counts alike; and
+    /// a block that is pulled from a lower tier keeps one request waiting where a block to compute keeps all. A little more
+    /// than full credit stands for those behind a prompt that is computed again. Any scale from 16 to 64 does as well. Where memory and not prefill is what engines lack, take the default; where a lower tier
+    /// is slower than computing, lower its weight.
+    pub fn for_first_token() -> Self {
+        Self {
+            prefill_load_scale: 32.0,
+            device_weight: 1.1,
+            host_weight: 1.0,
+            disk_weight: 1.0,
+            object_weight: 1.0,
+            ..Self::default()
+        }
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -221,6 +239,17 @@ mod tests {
         check(|c| c.cold = StaleRule::Credit(f64::NAN), Some("cold"));
         check(|c| c.cold = StaleRule::Exclude, None);
         check(|c| c.predicted = StaleRule::Credit(-0.1), Some("predicted"));
+    }
+
+    #[test]
+    fn the_preset_is_valid_and_the_default_is_that_of_the_contract() {
+        assert_eq!(CostConfig::for_first_token().validate(), Ok(()));
+        let default = CostConfig::default();
+        let weights =
+            [default.device_weight, default.host_weight, default.disk_weight, default.object_weight];
+        assert_eq!(weights, [1.0, 0.75, 0.25, 0.0]);
+        let terms = [default.prefill_load_scale, default.decode_active_request_weight];
+        assert_eq!((terms, default.credit_decay, default.temperature), ([1.0, 0.0], 0.0, 0.0));
     }
 
     #[test]

@@ -92,14 +92,8 @@ fn a_scenario_brings_its_own_fleet_and_its_yardstick() {
     let (output, folder) = demo("scenario", &["--scenario", "hot-prefix", "--requests", "60", "--json"]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    let names = [
-        "kv-aware\"",
-        "kv-aware prefill_load_scale=32\"",
-        "least-loaded\"",
-        "round-robin\"",
-        "random\"",
-        "best-prefix\"",
-    ];
+    let names =
+        ["kv-aware\"", "kv-aware defaults\"", "least-loaded\"", "round-robin\"", "random\"", "best-prefix\""];
     assert_eq!(text.lines().count(), names.len());
     for (line, name) in text.lines().zip(names) {
         assert!(line.starts_with(&format!("{{\"policy\":\"{name}")), "{line}");

@@ -1,4 +1,4 @@
-//! The claim of each scenario, in small: the router with the settings that suit it is best or ties.
+//! The claim of each scenario, in small: the router with the settings for the first token is best or ties.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
 use kv_router_sim::fleet::Headless;
@@ -17,58 +17,66 @@ fn outcome<'a>(comparison: &'a Comparison, name: &str) -> &'a Outcome {
     &comparison.policies.iter().find(|report| report.policy == name).unwrap().outcome
 }
 
-/// The tuned router is at most `tie` times the best other on mean time to first token; the default one beats everybody
-/// who does not look at caches.
+/// Mean times to first token that differ by less are a tie: another seed turns them round.
+const TIE: f64 = 1.03;
+
+/// The router is best or ties on mean time to first token; with its defaults it beats everybody who does not look at
+/// caches.
 #[track_caller]
-fn router_wins(scenario: Scenario, tie: f64) -> Comparison {
+fn router_wins(scenario: Scenario) -> Comparison {
     let comparison = run(scenario);
     let mean = |name: &str| outcome(&comparison, name).ttft.mean;
-    let ours = mean(&format!("kv-aware {}", scenario.knobs()));
+    let ours = mean("kv-aware");
     for name in BLIND {
         assert!(ours < 0.9 * mean(name), "{scenario}: {ours} against {} of {name}", mean(name));
-        assert!(mean("kv-aware") < mean(name), "{scenario}: {} against {name}", mean("kv-aware"));
+        let defaults = mean("kv-aware defaults");
+        assert!(defaults < mean(name), "{scenario}: {defaults} against {name}");
     }
-    assert!(ours < mean("best-prefix") * tie, "{scenario}: {ours} against {}", mean("best-prefix"));
+    assert!(ours < mean("best-prefix") * TIE, "{scenario}: {ours} against {}", mean("best-prefix"));
+    if let Some(knobs) = scenario.knobs() {
+        let better = mean(&format!("kv-aware {knobs}"));
+        assert!(better < ours, "{scenario}: {better} against {ours}");
+    }
     assert!(comparison.policies.iter().all(|report| report.outcome.refused == 0));
     comparison
 }
 
 #[test]
 fn hot_prefix() {
-    router_wins(Scenario::HotPrefix, 1.03);
+    router_wins(Scenario::HotPrefix);
 }
 
 #[test]
 fn bursty() {
-    router_wins(Scenario::Bursty, 1.0);
+    router_wins(Scenario::Bursty);
 }
 
 #[test]
 fn long_tail() {
-    router_wins(Scenario::LongTail, 1.03);
+    router_wins(Scenario::LongTail);
 }
 
 #[test]
 fn tiers() {
-    let comparison = router_wins(Scenario::Tiers, 1.03);
+    let comparison = router_wins(Scenario::Tiers);
     let engines = &outcome(&comparison, "kv-aware").engines;
     assert!(engines.iter().all(|engine| engine.onboarded_blocks > 0 && engine.offloaded_blocks > 0));
 }
 
 #[test]
 fn many_routers() {
-    router_wins(Scenario::ManyRouters, 1.03);
+    router_wins(Scenario::ManyRouters);
 }
 
 #[test]
 fn worker_loss() {
-    let comparison = router_wins(Scenario::WorkerLoss, 1.03);
+    let comparison = router_wins(Scenario::WorkerLoss);
     assert!(comparison.policies.iter().all(|report| report.outcome.resent > 0));
 }
 
 #[test]
 fn stale_events() {
-    router_wins(Scenario::StaleEvents, 1.03);
+    router_wins(Scenario::StaleEvents);
 }
 
 #[test]

@@ -6,9 +6,11 @@ use std::str::FromStr;
 
 use kv_router::{CostConfig, Spread};
 
-/// Settings that differ from the defaults, such as `prefill_load_scale=4,temperature=0.1`.
+/// Settings that differ from [`CostConfig::for_first_token`], such as `prefill_load_scale=4,temperature=0.1`, or from the
+/// router's defaults, such as `defaults,temperature=0.1`.
 ///
-/// The names are those of [`CostConfig`], and `two_choices`: the margin of [`Spread::TwoChoices`] in blocks.
+/// The names are those of [`CostConfig`], and `two_choices`: the margin of [`Spread::TwoChoices`] in blocks. The scenarios
+/// are judged by the time to first token, so what is not set has the weights for that.
 ///
 /// ```
 /// use kv_router_sim::policy::Knobs;
@@ -18,12 +20,38 @@ use kv_router::{CostConfig, Spread};
 /// assert_eq!(knobs.to_string(), "prefill_load_scale=4,two_choices=64");
 /// # Ok::<(), kv_router_sim::policy::KnobError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Knobs {
     cost: CostConfig,
     spread: Spread,
+    /// Whether the router's own defaults hold for what is not set.
+    base: Base,
     /// In the order given.
     set: Vec<(&'static str, f64)>,
+}
+
+/// What holds for what is not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Base {
+    /// [`CostConfig::for_first_token`].
+    #[default]
+    FirstToken,
+    /// [`CostConfig::default`].
+    Defaults,
+}
+
+/// The word for the router's defaults.
+const DEFAULTS: &str = "defaults";
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Self {
+            cost: CostConfig::for_first_token(),
+            spread: Spread::default(),
+            base: Base::default(),
+            set: Vec::new(),
+        }
+    }
 }
 
 /// The margin of two choices, the one knob that is not a cost.
@@ -43,6 +71,11 @@ const COSTS: [(&str, Field); 8] = [
 ];
 
 impl Knobs {
+    /// The router's own defaults.
+    pub fn router_defaults() -> Self {
+        Self { cost: CostConfig::default(), base: Base::Defaults, ..Self::default() }
+    }
+
     /// The weights.
     pub fn cost(&self) -> &CostConfig {
         &self.cost
@@ -75,8 +108,12 @@ impl FromStr for Knobs {
     type Err = KnobError;
 
     fn from_str(text: &str) -> Result<Self, KnobError> {
-        let mut knobs = Self::default();
-        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let mut parts = text.split(',').filter(|part| !part.trim().is_empty()).peekable();
+        let mut knobs = match parts.next_if(|part| part.trim() == DEFAULTS) {
+            Some(_) => Self::router_defaults(),
+            None => Self::default(),
+        };
+        for part in parts {
             let (name, value) = part.split_once('=').ok_or(KnobError::UnknownName)?;
             knobs.set(name.trim(), value)?;
         }
@@ -86,9 +123,14 @@ impl FromStr for Knobs {
 
 impl fmt::Display for Knobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (name, value)) in self.set.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
+        let mut comma = "";
+        if self.base == Base::Defaults {
+            f.write_str(DEFAULTS)?;
+            comma = ",";
+        }
+        for (name, value) in &self.set {
             write!(f, "{comma}{name}={value}")?;
+            comma = ",";
         }
         Ok(())
     }
@@ -118,7 +160,7 @@ impl fmt::Display for KnobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownName => {
-                f.write_str("write NAME=VALUE, more than one with commas between; the names are")?;
+                f.write_str("write NAME=VALUE, more than one with commas between, `defaults` before them; the names are")?;
                 COSTS.iter().try_for_each(|(knob, _)| write!(f, " {knob}"))?;
                 write!(f, " {TWO_CHOICES}")
             }
@@ -138,13 +180,17 @@ mod tests {
     fn every_knob_sets_its_field_and_no_other() {
         for (name, field) in COSTS {
             let knobs: Knobs = format!("{name}=7.5").parse().unwrap();
-            let mut expected = CostConfig::default();
+            let mut expected = CostConfig::for_first_token();
             *field(&mut expected) = 7.5;
             assert_eq!((knobs.cost(), knobs.spread()), (&expected, Spread::Lowest), "{name}");
         }
         let knobs: Knobs = "two_choices=9".parse().unwrap();
         assert_eq!(knobs.spread(), Spread::TwoChoices { within_blocks: 9 });
         assert_eq!("".parse(), Ok(Knobs::default()));
+        let knobs: Knobs = " defaults, temperature=0.5".parse().unwrap();
+        assert_eq!(*knobs.cost(), CostConfig { temperature: 0.5, ..CostConfig::default() });
+        assert_eq!(knobs.to_string(), "defaults,temperature=0.5");
+        assert_eq!("defaults".parse(), Ok(Knobs::router_defaults()));
     }
 
     #[test]
@@ -152,6 +198,7 @@ mod tests {
         for (text, error) in [
             ("prefill", KnobError::UnknownName),
             ("prefil=1", KnobError::UnknownName),
+            ("temperature=1,defaults", KnobError::UnknownName),
             ("temperature=warm", KnobError::NotANumber { knob: "temperature" }),
             ("two_choices=-1", KnobError::NotANumber { knob: TWO_CHOICES }),
             ("device_weight=-1", KnobError::OutOfRange { knob: "device_weight", value: -1.0 }),

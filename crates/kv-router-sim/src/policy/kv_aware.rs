@@ -34,7 +34,7 @@ pub struct KvAware {
 }
 
 impl KvAware {
-    /// A router with default settings in front of the fleet.
+    /// A router with the settings for the first token, [`Knobs::default`], in front of the fleet.
     ///
     /// # Errors
     ///

@@ -114,7 +114,9 @@ impl Scenario {
     /// [`StageError::Trace`] when no request is asked for.
     pub fn stage(self, options: &StageOptions) -> Result<Stage, StageError> {
         let mut stage = self.make(options)?;
-        let knobs: Vec<Knobs> = [self.knobs()].into_iter().chain(options.knobs.iter().cloned()).collect();
+        // What the router does as it comes stands beside, so that nobody takes the one for the other.
+        let beside = [Some(Knobs::router_defaults()), self.knobs()].into_iter().flatten();
+        let knobs: Vec<Knobs> = beside.chain(options.knobs.iter().cloned()).collect();
         stage.add_knobs(&knobs);
         Ok(stage)
     }

@@ -23,8 +23,8 @@ pub(crate) struct Args {
     /// Requests to stop after; all of a trace, and the scenario's own number, by default.
     #[arg(long, value_name = "N", value_parser = up_to(1_000_000))]
     pub(crate) requests: Option<u32>,
-    /// Settings of the router to try beside its defaults, such as prefill_load_scale=4,temperature=0.1; give it again
-    /// for more.
+    /// Settings of the router to try beside those for the first token, such as device_weight=1.5, or beside its defaults,
+    /// such as defaults,temperature=0.1; give it again for more.
     #[arg(long = "knobs", value_name = "NAME=VALUE,..")]
     pub(crate) knobs: Vec<Knobs>,
     /// Trace to replay, plain or gzip; the bundled sample of the Mooncake conversation trace by default.
