@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::flags::{Ci, Layers, Loom, Test, Tidy};
+use crate::flags::{Ci, Layers, Loom, Prepare, Test, Tidy};
 use crate::shell::{Shell, now, seconds};
 
 /// A step by name.
@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
     ("fmt", fmt),
     ("tidy", |shell| Tidy::default().run(shell)),
     ("layers", |shell| Layers.run(shell)),
+    ("prepare", |shell| Prepare.run(shell)),
     ("clippy", clippy),
     ("doc", doc),
     ("loom", |shell| Loom::default().run(shell)),

@@ -17,6 +17,8 @@ pub(crate) enum Error {
     Start { command: String, source: io::Error },
     /// A program ran and failed: its exit code is passed on. `None`: a signal ended it.
     Failed { command: String, code: Option<i32> },
+    /// A Debian package is missing and could not be installed.
+    Missing { package: String, source: Box<Error> },
     /// A file of the checkout could not be read.
     Read { path: PathBuf, source: io::Error },
     /// A file below `target` could not be written.
@@ -55,6 +57,12 @@ impl fmt::Display for Error {
             Self::Failed { command, code: None } => write!(f, "`{command}` was ended by a signal"),
             Self::Read { path, source } => write!(f, "cannot read {}: {source}", path.display()),
             Self::Write { path, source } => write!(f, "cannot write {}: {source}", path.display()),
+            Self::Missing { package, source } => {
+                write!(
+                    f,
+                    "`{package}` is missing and cannot be installed ({source}): run `apt-get install {package}` as root"
+                )
+            }
             Self::Metadata(error) => error.fmt(f),
             Self::Findings { command, count } => {
                 let noun = if *count == 1 { "finding" } else { "findings" };
@@ -70,6 +78,7 @@ impl std::error::Error for Error {
             Self::Start { source, .. } | Self::Read { source, .. } | Self::Write { source, .. } => {
                 Some(source)
             }
+            Self::Missing { source, .. } => Some(source),
             Self::Usage(_) | Self::Metadata(_) | Self::Failed { .. } | Self::Findings { .. } => None,
         }
     }

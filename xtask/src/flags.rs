@@ -10,6 +10,8 @@ pub(crate) const HELP: &str = "\
 The project's own commands: cargo xtask <command>
 
   help               this list
+  prepare            what a build and the tests need beside Rust, installed if it is missing: a C++ compiler for
+                     libzmq, and a Python with pyzmq in target/ for the interop tests; test and ci do it first
   test [-- ARGS...]  all tests and doctests of the workspace; ARGS go to the test programs
                      (PROPTEST_CASES=N in the environment sets the cases per property)
   demo [ARGS...]     the demonstration fleet; ARGS go to it, `demo --help` lists them
@@ -22,13 +24,14 @@ The project's own commands: cargo xtask <command>
                      --mutate plants known bugs into a copy instead: each must make its model fail
   layers             dependency edges and licences against the table in xtask/src/layers.rs
   tidy [--verbose]   house rules that the compiler does not check; --verbose lists large files
-  ci                 fmt, tidy, layers, clippy, doc, loom, test: stops at the first failure
+  ci                 fmt, tidy, layers, prepare, clippy, doc, loom, test: stops at the first failure
 ";
 
 /// One command with its flags.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Help,
+    Prepare(Prepare),
     Test(Test),
     Demo(Demo),
     Bench(Bench),
@@ -38,6 +41,10 @@ pub(crate) enum Command {
     Tidy(Tidy),
     Ci(Ci),
 }
+
+/// `prepare`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Prepare;
 
 /// `test [-- ARGS...]`
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -155,6 +162,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     };
     match name.to_str() {
         Some("help") => without_flags(parser, Command::Help),
+        Some("prepare") => without_flags(parser, Command::Prepare(Prepare)),
         Some("test") => test(parser),
         Some("demo") => Ok(Command::Demo(Demo { args: rest(parser)? })),
         Some("bench") => bench(parser),
@@ -260,6 +268,7 @@ mod tests {
 
     #[test]
     fn commands_with_their_flags() {
+        check("prepare", &Command::Prepare(Prepare));
         check("ci", &Command::Ci(Ci));
         check("layers", &Command::Layers(Layers));
         check("loom", &Command::Loom(Loom::default()));
@@ -305,7 +314,7 @@ mod tests {
 
     #[test]
     fn help_lists_every_command() {
-        for command in ["help", "test", "demo", "bench", "soak", "loom", "layers", "tidy", "ci"] {
+        for command in ["help", "prepare", "test", "demo", "bench", "soak", "loom", "layers", "tidy", "ci"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

@@ -7,7 +7,7 @@ mod check;
 mod licence;
 mod metadata;
 
-pub(crate) use metadata::MetadataError;
+pub(crate) use metadata::{MetadataError, target_directory};
 
 use crate::error::Error;
 use crate::flags;
@@ -88,6 +88,12 @@ const RULES: &[Rule] = &[
         name: "kv-router-engines",
         layer: Layer::L3,
         uses: &["kv-router-hash", "kv-router-types", "rustc-hash", "serde", "serde_json"],
+        optional: &[],
+    },
+    Rule {
+        name: "kv-router-zmq",
+        layer: Layer::L3,
+        uses: &["kv-router-transport", "crossbeam-channel", "parking_lot", "zmq"],
         optional: &[],
     },
     Rule {

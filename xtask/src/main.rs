@@ -14,6 +14,7 @@ mod error;
 mod flags;
 mod layers;
 mod loom;
+mod prepare;
 mod shell;
 mod soak;
 mod test;
@@ -43,6 +44,7 @@ fn run() -> Result<(), Error> {
             print!("{}", flags::HELP);
             Ok(())
         }
+        Command::Prepare(command) => command.run(&shell),
         Command::Test(command) => command.run(&shell),
         Command::Demo(command) => command.run(&shell),
         Command::Bench(command) => command.run(&shell),

@@ -40,6 +40,16 @@ impl Shell {
         Program::new("cargo", &path, &self.root)
     }
 
+    /// A program of the machine.
+    pub(crate) fn program(&self, name: &str) -> Program {
+        Program::new(name, OsStr::new(name), &self.root)
+    }
+
+    /// A program at a place of its own.
+    pub(crate) fn program_at(&self, path: &Path) -> Program {
+        Program::new(&path.to_string_lossy(), path.as_os_str(), &self.root)
+    }
+
     /// Git, in the checkout. A git hook exports variables that would point it at another one.
     pub(crate) fn git(&self) -> Program {
         let mut git = Program::new("git", OsStr::new("git"), &self.root);

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::flags::Test;
+use crate::flags::{Prepare, Test};
 use crate::shell::{Shell, now, seconds};
 
 impl Test {
     /// Runs all tests and doctests. The environment passes through, `PROPTEST_CASES` included.
     pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
+        Prepare.run(shell)?;
         let started = now();
         let mut totals = Totals::default();
         // One run shows every failure, not only those of the first program that has one.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -42,6 +43,12 @@ pub(super) struct Package {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Graph {
     pub(super) packages: Vec<Package>,
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_directory(json: &[u8]) -> Result<PathBuf, MetadataError> {
+    let root: Value = serde_json::from_slice(json).map_err(MetadataError::Json)?;
+    string(&root, "target_directory").map(PathBuf::from)
 }
 
 impl Graph {

@@ -1,0 +1,50 @@
+//! `cargo xtask prepare`: what a build and the tests need beside Rust: a C++ compiler for libzmq, and a Python with
+//! pyzmq for the interop tests. What is there already costs a second.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::flags::Prepare;
+use crate::shell::Shell;
+
+/// Any release with libzmq 4.3.
+const PYZMQ: &str = "pyzmq>=26,<28";
+
+impl Prepare {
+    /// Looks for each of them, and installs what is missing, from Debian's packages and from PyPI.
+    pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
+        if shell.program("c++").args(["--version"]).read().is_err() {
+            install(shell, "g++")?;
+        }
+        let folder = target_directory(shell)?.join("tmp").join("pyzmq");
+        let python = folder.join("bin").join("python");
+        if python.exists() && imports_zmq(shell, &python) {
+            println!("prepare: a C++ compiler and {} are there", folder.display());
+            return Ok(());
+        }
+        let make = || shell.program("python3").args(["-m", "venv", "--clear"]).args([&folder]).run();
+        if make().is_err() {
+            // Debian has the module without what it needs to work.
+            install(shell, "python3-venv")?;
+            make()?;
+        }
+        shell.program_at(&python).args(["-m", "pip", "install", "--quiet", PYZMQ]).run()
+    }
+}
+
+fn imports_zmq(shell: &Shell, python: &Path) -> bool {
+    shell.program_at(python).args(["-c", "import zmq"]).run().is_ok()
+}
+
+fn install(shell: &Shell, package: &str) -> Result<(), Error> {
+    shell
+        .program("apt-get")
+        .args(["install", "--yes", "--no-install-recommends", package])
+        .run()
+        .map_err(|error| Error::Missing { package: package.to_owned(), source: Box::new(error) })
+}
+
+fn target_directory(shell: &Shell) -> Result<PathBuf, Error> {
+    let metadata = shell.cargo().args(["metadata", "--format-version", "1", "--no-deps"]).read()?;
+    Ok(crate::layers::target_directory(&metadata)?)
+}
