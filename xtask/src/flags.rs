@@ -19,6 +19,8 @@ The project's own commands: cargo xtask <command>
                      the benchmarks; ARGS go to them, `bench --help` lists them; --peers: our indexes beside the
                      published ones instead, `bench --peers --help` lists its flags
   soak [ARGS...]     long runs of every index against the oracle, and its memory; `soak --help` lists the flags
+  chaos [ARGS...]    mock engines that fail on real sockets, and routers that must come out right;
+                     `chaos --help` lists the flags
   loom [--mutate] [MODEL]
                      every interleaving of a few operations on the concurrent types; MODEL: part of a name;
                      --mutate plants known bugs into a copy instead: each must make its model fail
@@ -36,6 +38,7 @@ pub(crate) enum Command {
     Demo(Demo),
     Bench(Bench),
     Soak(Soak),
+    Chaos(Chaos),
     Layers(Layers),
     Loom(Loom),
     Tidy(Tidy),
@@ -73,6 +76,13 @@ pub(crate) struct Bench {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Soak {
     /// Passed to the long runs.
+    pub(crate) args: Vec<OsString>,
+}
+
+/// `chaos [ARGS...]`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Chaos {
+    /// Passed to the run.
     pub(crate) args: Vec<OsString>,
 }
 
@@ -167,6 +177,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Some("demo") => Ok(Command::Demo(Demo { args: rest(parser)? })),
         Some("bench") => bench(parser),
         Some("soak") => Ok(Command::Soak(Soak { args: rest(parser)? })),
+        Some("chaos") => Ok(Command::Chaos(Chaos { args: rest(parser)? })),
         Some("loom") => loom(parser),
         Some("layers") => without_flags(parser, Command::Layers(Layers)),
         Some("tidy") => tidy(parser),
@@ -287,6 +298,7 @@ mod tests {
         check("demo -- --json", &Command::Demo(Demo { args: args(&["--json"]) }));
         let against = Against::Family;
         check("bench --quick -- x", &Command::Bench(Bench { against, args: args(&["--quick", "--", "x"]) }));
+        check("chaos --seconds 5", &Command::Chaos(Chaos { args: args(&["--seconds", "5"]) }));
         check("soak --seconds 5", &Command::Soak(Soak { args: args(&["--seconds", "5"]) }));
     }
 
@@ -314,7 +326,9 @@ mod tests {
 
     #[test]
     fn help_lists_every_command() {
-        for command in ["help", "prepare", "test", "demo", "bench", "soak", "loom", "layers", "tidy", "ci"] {
+        for command in
+            ["help", "prepare", "test", "demo", "bench", "soak", "chaos", "loom", "layers", "tidy", "ci"]
+        {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to its terminal")]
 
 mod bench;
+mod chaos;
 mod ci;
 mod demo;
 mod error;
@@ -50,6 +51,7 @@ fn run() -> Result<(), Error> {
         Command::Bench(command) => command.run(&shell),
         Command::Soak(command) => command.run(&shell),
         Command::Layers(command) => command.run(&shell),
+        Command::Chaos(command) => command.run(&shell),
         Command::Loom(command) => command.run(&shell),
         Command::Tidy(command) => command.run(&shell),
         Command::Ci(command) => command.run(&shell),

@@ -13,13 +13,11 @@ const PYZMQ: &str = "pyzmq>=26,<28";
 impl Prepare {
     /// Looks for each of them, and installs what is missing, from Debian's packages and from PyPI.
     pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
-        if shell.program("c++").args(["--version"]).read().is_err() {
-            install(shell, "g++")?;
-        }
+        compiler(shell)?;
         let folder = target_directory(shell)?.join("tmp").join("pyzmq");
         let python = folder.join("bin").join("python");
         if python.exists() && imports_zmq(shell, &python) {
-            println!("prepare: a C++ compiler and {} are there", folder.display());
+            eprintln!("prepare: a C++ compiler and {} are there", folder.display());
             return Ok(());
         }
         let make = || shell.program("python3").args(["-m", "venv", "--clear"]).args([&folder]).run();
@@ -29,6 +27,14 @@ impl Prepare {
             make()?;
         }
         shell.program_at(&python).args(["-m", "pip", "install", "--quiet", PYZMQ]).run()
+    }
+}
+
+/// What builds libzmq.
+pub(crate) fn compiler(shell: &Shell) -> Result<(), Error> {
+    match shell.program("c++").args(["--version"]).read() {
+        Ok(_) => Ok(()),
+        Err(_) => install(shell, "g++"),
     }
 }
 

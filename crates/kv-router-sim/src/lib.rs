@@ -37,6 +37,7 @@
 //! | requests | [`Trace`](trace::Trace), paced by a [`Workload`](workload::Workload) |
 //! | to check what an engine announces | [`CacheModel`](model::CacheModel) |
 //! | the best that any policy could do | [`HitBound`](bound::HitBound) |
+//! | engines on real sockets, with faults | feature `wire`: `wire::WireEngine`, `wire::chaos::run` |
 //! | tables, JSON, charts | [`Comparison`](report::Comparison) |
 //!
 //! # Guarantees
@@ -76,4 +77,6 @@ pub mod request;
 pub mod scenario;
 pub mod time;
 pub mod trace;
+#[cfg(feature = "wire")]
+pub mod wire;
 pub mod workload;

@@ -1,0 +1,36 @@
+//! Eight ranks, every dialect in turn, two routers, and everything that goes wrong, on real sockets.
+#![expect(clippy::disallowed_methods, reason = "real sockets run on the real clock")]
+
+use std::time::{Duration, Instant};
+
+use kv_router_sim::wire::chaos::{ChaosConfig, run};
+use kv_router_sim::wire::{Fault, FaultRates};
+
+#[test]
+fn routers_hold_what_engines_hold_once_it_is_quiet() {
+    let config = ChaosConfig { lasts: Duration::from_secs(5), ..ChaosConfig::default() };
+    let report = run(&config, Instant::now).unwrap();
+    println!("{report}");
+    assert!(report.is_exact(), "{report}");
+    assert!(report.blocks > 1_000 && report.faults.total() > 100, "{report}");
+    for (router, _) in &report.routers {
+        // What went wrong on the way of single batches is in the counters, each in its own.
+        assert!(router.gaps > 0 && router.duplicates > 0 && router.undecodable > 0 && router.other_rank > 0);
+        assert!(router.new_lives > 0 && router.same_life > 0 && router.disconnects > 0, "{report}");
+        assert!(router.failed_replays > 0 && router.second_tries > 0 && router.forgets > 0, "{report}");
+        assert_eq!((router.dropped, router.refused, router.fresh), (0, 0, 8), "{report}");
+    }
+    assert!(report.faults.get(Fault::Restart) > 0, "{report}");
+}
+
+#[test]
+fn without_faults_there_is_nothing_to_recover() {
+    let faults = FaultRates { batches_in_10_000: 0, engine_every: Duration::MAX, lasts: Duration::ZERO };
+    let config = ChaosConfig { faults, seed: 5, lasts: Duration::from_secs(1), ..ChaosConfig::default() };
+    let report = run(&config, Instant::now).unwrap();
+    assert!(report.is_exact(), "{report}");
+    for (router, _) in &report.routers {
+        assert_eq!((router.undecodable, router.other_rank, router.new_lives, router.refused), (0, 0, 0, 0));
+        assert_eq!((router.failed_replays, router.disconnects, router.healed), (0, 0, 0), "{report}");
+    }
+}
