@@ -7,18 +7,20 @@
 //! it fills, and a batch that comes both ways must be the same. No I/O here, and no clock.
 
 mod config;
+mod life;
+mod replay;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use kv_router_transport::{
-    Action, ForgetReason, Incarnation, Lives, Numbered, RecoveryId, ReplayRequest, SequencerConfig,
-    SequencerConfigError, SequencerCounters, Standing, StreamSequencer,
+    Action, ForgetReason, Incarnation, Lives, Numbered, ReplayRequest, SequencerConfig, SequencerConfigError,
+    SequencerCounters, Standing, StreamSequencer,
 };
 
 pub use self::config::FeedConfig;
 use crate::backoff::Jitter;
-use crate::{Anchor, Connection, Fingerprint, Incoming, Payload, ReplayAsk, ReplayFailure, ReplayId};
+use crate::{Anchor, Connection, Fingerprint, Incoming, Payload, ReplayAsk, ReplayId};
 
 /// A payload as far as the sequence machine needs to know it.
 #[derive(Debug)]
@@ -265,218 +267,13 @@ impl<P> RankFeed<P> {
     }
 
     /// Asks for what was published unseen. The loss of the very last batches shows only when another one comes, so a
-    /// stream that fell silent is worth asking now and then. Does nothing while something is asked already, or without
-    /// a source.
+    /// stream that fell silent is worth asking now and then. The rank is [`Standing::Recovering`] until the answer is
+    /// there. Does nothing while something is asked already, or without a source.
     pub fn catch_up(&mut self, now: Instant, out: &mut Vec<FeedAction<P>>) {
         if self.asked.is_none() {
             self.sequencer.catch_up(now, &mut self.actions);
             self.drain(out);
         }
-    }
-
-    fn on_connection(&mut self, now: Instant, connection: Connection, out: &mut Vec<FeedAction<P>>) {
-        let before = self.connection;
-        if before.is_some_and(|before| connection <= before) {
-            return;
-        }
-        self.connection = Some(connection);
-        self.heal_attempt = 0;
-        // Of an older connection: what of it belongs to this life is replayed.
-        self.unproven = None;
-        if before.is_none() {
-            self.sequencer.catch_up(now, &mut self.actions);
-            return self.drain(out);
-        }
-        if self.config.replay.is_none() {
-            self.first_of_connection = true;
-            return;
-        }
-        if self.last.is_none() {
-            return self.begin_life(now, out); // nothing to compare, and nothing to lose
-        }
-        match self.asked {
-            // What is open was asked of a process that may be gone.
-            Some(Asked { what: Purpose::Recover { request, .. }, .. })
-                if self.sequencer.wants_replay(request.id) =>
-            {
-                self.ask_for(request, out);
-            }
-            _ => {
-                self.sequencer.catch_up(now, &mut self.actions);
-                self.drain(out);
-            }
-        }
-        if self.asked.is_some() {
-            self.unproven = Some(VecDeque::new());
-        } else {
-            self.begin_life(now, out);
-        }
-    }
-
-    fn on_live(&mut self, now: Instant, live: Live<P>, out: &mut Vec<FeedAction<P>>) {
-        let Some(unproven) = &mut self.unproven else { return self.admit(now, live, out) };
-        unproven.push_back(live);
-        if unproven.len() > self.config.held {
-            // No proof in time is no proof.
-            self.begin_life(now, out);
-            self.release(now, out);
-        }
-    }
-
-    /// A live batch of the present connection.
-    fn admit(&mut self, now: Instant, live: Live<P>, out: &mut Vec<FeedAction<P>>) {
-        let Live { sequence, fingerprint, decoded } = live;
-        if sequence != u64::MAX {
-            if self.steps_back(sequence) {
-                self.next_life();
-            }
-            self.newest = self.newest.max(Some(sequence));
-            self.remember(sequence, fingerprint);
-        }
-        let batch = self.numbered(sequence, fingerprint, decoded);
-        self.sequencer.live(now, batch, &mut self.actions);
-        self.drain(out);
-    }
-
-    fn remember(&mut self, sequence: u64, fingerprint: Fingerprint) {
-        self.seen.insert(sequence, fingerprint);
-        if self.seen.len() > self.config.held.saturating_mul(2) {
-            self.seen.pop_first(); // the later ones tell as well
-        }
-    }
-
-    /// Whether a batch is so far behind that the engine must have started again.
-    fn steps_back(&mut self, sequence: u64) -> bool {
-        let Some(newest) = self.newest else { return false };
-        // A connection brings only what was sent after it was made.
-        if std::mem::take(&mut self.first_of_connection) && sequence <= newest {
-            return true;
-        }
-        let first_again = sequence <= self.config.first_sequence && newest > sequence;
-        first_again || newest.saturating_sub(sequence) > self.config.late_window
-    }
-
-    fn on_replayed(&mut self, now: Instant, id: RecoveryId, live: Live<P>, out: &mut Vec<FeedAction<P>>) {
-        if self.seen.get(&live.sequence).is_some_and(|&seen| seen != live.fingerprint) {
-            return self.begin_life(now, out);
-        }
-        let mut anchored = false;
-        if let Some(Asked { what: Purpose::Recover { ask, next, behind, partial, .. }, .. }) = &mut self.asked
-        {
-            anchored = ask.anchor.is_some();
-            *partial |= behind.is_some() && live.sequence > *next;
-            *next = live.sequence.saturating_add(1);
-        }
-        if let Some(Asked { what: Purpose::Recover { behind, .. }, .. }) = &mut self.asked
-            && let Some(shown) = behind.take_if(|behind| behind.sequence == live.sequence)
-        {
-            if shown.fingerprint != live.fingerprint {
-                self.begin_life(now, out);
-            }
-            return; // we have it
-        }
-        if self.last.is_none_or(|last| live.sequence > last.sequence.saturating_add(1)) {
-            self.remember(live.sequence, live.fingerprint); // it may be held, and a live one fill the hole
-        }
-        let batch = self.numbered(live.sequence, live.fingerprint, live.decoded);
-        self.sequencer.replayed(now, id, batch, &mut self.actions);
-        self.drain(out);
-        if anchored {
-            self.proven(now, out);
-        }
-    }
-
-    fn on_ended(&mut self, now: Instant, replay: ReplayId, out: &mut Vec<FeedAction<P>>) {
-        let Some(asked) = self.asked.take_if(|asked| asked.id == replay) else { return };
-        let Purpose::Recover { request, ask, behind, next, partial } = asked.what else { return };
-        let wanted = self.sequencer.wants_replay(request.id);
-        // What else filled the hole is not proven to be of the source's life.
-        let unproven_fill = !wanted && (behind.is_some() || partial);
-        // It has batches of these numbers, but not those that we know to exist.
-        let shorter = wanted && next > ask.from && request.to.is_some_and(|to| next <= to);
-        // Nothing was compared.
-        let no_proof = self.unproven.is_some() && ask.anchor.is_none();
-        if unproven_fill || shorter || no_proof {
-            self.begin_life(now, out);
-            return self.release(now, out);
-        }
-        self.sequencer.replay_ended(now, request.id, &mut self.actions);
-        self.drain(out);
-        self.proven(now, out);
-    }
-
-    fn on_failed(
-        &mut self,
-        now: Instant,
-        replay: ReplayId,
-        reason: ReplayFailure,
-        out: &mut Vec<FeedAction<P>>,
-    ) {
-        let Some(asked) = self.asked.take_if(|asked| asked.id == replay) else { return };
-        let Purpose::Recover { request, behind, .. } = asked.what else { return };
-        let other_life = matches!(reason, ReplayFailure::OtherLife | ReplayFailure::AnchorGone);
-        // The hole is filled, but nobody knows whether with the right batches.
-        let unproven_fill = behind.is_some() && !self.sequencer.wants_replay(request.id);
-        if other_life || unproven_fill || self.unproven.is_some() {
-            self.begin_life(now, out);
-            self.release(now, out);
-        } else {
-            self.sequencer.replay_failed(now, request.id, &mut self.actions);
-            self.drain(out);
-        }
-    }
-
-    /// The source showed the last batch that was applied: the life goes on.
-    fn proven(&mut self, now: Instant, out: &mut Vec<FeedAction<P>>) {
-        if self.unproven.is_some() {
-            self.same_life += 1;
-            self.release(now, out);
-        }
-    }
-
-    /// Lets the batches of a connection go on that waited for what it is.
-    fn release(&mut self, now: Instant, out: &mut Vec<FeedAction<P>>) {
-        for live in self.unproven.take().into_iter().flatten() {
-            self.admit(now, live, out);
-        }
-    }
-
-    fn next_life(&mut self) {
-        self.life += 1;
-        self.new_life += 1;
-        self.newest = None;
-        self.seen.clear();
-    }
-
-    /// Forgets the rank, and asks for the new life from its first batch on.
-    fn begin_life(&mut self, now: Instant, out: &mut Vec<FeedAction<P>>) {
-        self.next_life();
-        self.asked = None;
-        self.sequencer.retire(&mut self.actions);
-        self.sequencer.revive();
-        self.sequencer.catch_up(now, &mut self.actions);
-        self.drain(out);
-    }
-
-    fn heal(&mut self, out: &mut Vec<FeedAction<P>>) {
-        self.heal_tries += 1;
-        let id = self.new_id();
-        self.asked = Some(Asked { id, what: Purpose::Heal });
-        let first = self.config.first_sequence;
-        out.push(FeedAction::Ask(ReplayAsk { id, from: first, to: Some(first), anchor: None }));
-    }
-
-    /// How far back the source reaches.
-    fn on_reach(&mut self, now: Instant, sequence: u64, out: &mut Vec<FeedAction<P>>) {
-        self.asked = None;
-        if sequence > self.config.first_sequence {
-            return;
-        }
-        self.healed += 1;
-        if !self.sequencer.resync(now, &mut self.actions) {
-            self.sequencer.catch_up(now, &mut self.actions); // nothing was heard yet
-        }
-        self.drain(out);
     }
 
     /// Decides whether the rank needs looking after.
@@ -529,35 +326,6 @@ impl<P> RankFeed<P> {
             }
         }
         self.actions = actions;
-    }
-
-    /// Asks for what the sequence machine wants, and for the batches before and behind it as proof of life.
-    fn ask_for(&mut self, request: ReplayRequest, out: &mut Vec<FeedAction<P>>) {
-        let id = self.new_id();
-        // Applied since, perhaps: then less is missing.
-        let mut from =
-            self.last.map_or(request.from, |last| request.from.max(last.sequence.saturating_add(1)));
-        let mut anchor = self.last.filter(|last| last.sequence.checked_add(1) == Some(from));
-        let mut behind = request.to.and_then(|to| to.checked_add(1)).and_then(|sequence| {
-            self.seen.get(&sequence).map(|&fingerprint| Anchor { sequence, fingerprint })
-        });
-        // What the request before has still to prove this one proves too.
-        if let Some(Asked { what: Purpose::Recover { ask, behind: Some(owed), .. }, .. }) = self.asked
-            && ask.from <= from
-        {
-            (from, anchor) = (ask.from, ask.anchor);
-            behind = behind.filter(|behind| behind.sequence > owed.sequence).or(Some(owed));
-        }
-        let to = request.to.map(|to| behind.map_or(to, |behind| to.max(behind.sequence)));
-        let ask = ReplayAsk { id, from, to, anchor };
-        self.asked =
-            Some(Asked { id, what: Purpose::Recover { request, ask, behind, next: from, partial: false } });
-        out.push(FeedAction::Ask(ask));
-    }
-
-    fn new_id(&mut self) -> ReplayId {
-        self.requests += 1;
-        ReplayId::new(self.requests)
     }
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frames::ReplayMessage;
 use crate::reactor::answer::{Answer, Verdict};
-use crate::{Backoff, PublisherId, ReplayPolicy, Topic};
+use crate::{Backoff, PublisherId, ReplayFailure, ReplayPolicy, Topic};
 
 /// An engine, the wire, and a rank that listens, under one clock.
 struct World {
