@@ -75,7 +75,8 @@
 //! # Cost
 //!
 //! One thread for a subscriber, and two of ZeroMQ's for each 250 publishers. A publisher costs three sockets, that
-//! is five file handles. A message costs some microseconds, and no copy of its payload.
+//! is seven file handles: raise the limit of open files for more than a hundred. A message costs some microseconds,
+//! and no copy of its payload.
 #![forbid(unsafe_code)]
 
 mod backoff;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::common::{Bare, PATIENCE, Rank, now, quick};
 use kv_router_transport::Standing;
 use kv_router_zmq::{
-    Incoming, Publisher, PublisherConfig, ReplayAsk, ReplayFailure, ReplayFraming, ReplayId, ReplayPolicy,
-    Source, Subscriber, SubscriberConfig,
+    Incoming, PublishError, Publisher, PublisherConfig, ReplayAsk, ReplayFailure, ReplayFraming, ReplayId,
+    ReplayPolicy, Source, Subscriber, SubscriberConfig,
 };
 
 const ALL: ReplayAsk = ReplayAsk { id: ReplayId::new(7), from: 0, to: None, anchor: None };
@@ -220,6 +220,54 @@ fn a_full_queue_makes_a_replay_wait_and_not_lose() {
     let mut rank = Rank::new(config, source(&publisher));
     rank.until("all batches", |rank| rank.applied.len() == 3_000 && rank.is_fresh());
     assert_eq!(rank.health().replays.failed, 0);
+}
+
+#[test]
+fn a_reader_slower_than_the_publisher_gets_every_batch_of_a_replay() {
+    let config = PublisherConfig { backlog: 50, ..PublisherConfig::default() };
+    let publisher = Publisher::start(config).unwrap();
+    for number in 0..2_000_u32 {
+        let mut payload = vec![0; 8_192];
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        while let Err(PublishError::Full(back)) = publisher.publish(payload) {
+            payload = back;
+        }
+    }
+    let context = zmq::Context::new();
+    let dealer = context.socket(zmq::DEALER).unwrap();
+    dealer.set_linger(0).unwrap();
+    dealer.set_rcvhwm(10).unwrap();
+    dealer.set_rcvtimeo(i32::try_from(PATIENCE.as_millis()).unwrap()).unwrap();
+    dealer.connect(publisher.replay_endpoint().unwrap().as_str()).unwrap();
+    dealer.send_multipart([&b""[..], &0_u64.to_be_bytes()], 0).unwrap();
+    for expected in (0..2_000).chain([u64::MAX]) {
+        let frames = dealer.recv_multipart(0).unwrap();
+        assert_eq!(frames[2], expected.to_be_bytes(), "{:?}", publisher.counters());
+    }
+    assert_eq!(publisher.counters().replays_abandoned, 0);
+}
+
+#[test]
+fn requests_that_are_none_are_refused_and_counted() {
+    let publisher = Publisher::start(PublisherConfig::default()).unwrap();
+    publisher.publish(b"zero".to_vec()).unwrap();
+    assert_eq!(publisher.publish(Vec::new()), Err(PublishError::Empty));
+    let context = zmq::Context::new();
+    let dealer = context.socket(zmq::DEALER).unwrap();
+    dealer.set_linger(0).unwrap();
+    dealer.set_rcvtimeo(i32::try_from(PATIENCE.as_millis()).unwrap()).unwrap();
+    dealer.connect(publisher.replay_endpoint().unwrap().as_str()).unwrap();
+    let send = |frames: &[&[u8]]| dealer.send_multipart(frames.iter().copied(), 0).unwrap();
+    send(&[&[0; 8]]); // no delimiter
+    send(&[b"x", &[0; 8]]);
+    send(&[b"", b""]);
+    send(&[b"", &[0; 9]]);
+    send(&[b"", &[0; 8], b"more"]);
+    send(&[b"", &[0, 0]]); // a short number is a number, as engines have it
+    assert_eq!(dealer.recv_multipart(0).unwrap()[3], b"zero");
+    assert_eq!(dealer.recv_multipart(0).unwrap()[2], [0xff; 8]);
+    let counters = publisher.counters();
+    assert_eq!((counters.replays, counters.refused, counters.buffered_batches), (1, 5, 1));
 }
 
 /// An engine starts again on the ports of the one before, unseen between `before` and `after` batches.
