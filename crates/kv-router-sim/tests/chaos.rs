@@ -3,8 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use kv_router_engines::{DecodeLimits, Ingest, IngestConfig, WireBatch};
+use kv_router_hash::{HashScheme, Window};
+use kv_router_index::ApplyEvents;
+use kv_router_index::paged::PagedIndex;
 use kv_router_sim::wire::chaos::{ChaosConfig, run};
-use kv_router_sim::wire::{Fault, FaultRates};
+use kv_router_sim::wire::{DIALECTS, Fault, FaultRates, WireCache, holdings};
+use kv_router_types::{BlockSize, DpRank, WorkerId, WorkerRank};
 
 #[test]
 fn routers_hold_what_engines_hold_once_it_is_quiet() {
@@ -19,6 +24,31 @@ fn routers_hold_what_engines_hold_once_it_is_quiet() {
         assert!(router.disconnects > 0 && router.failed_replays > 0 && router.forgets > 0, "{report}");
         assert!(router.new_lives >= u64::from(report.faults.get(Fault::Restart) > 0), "{report}");
         assert_eq!((router.dropped, router.refused), (0, 0), "{report}");
+    }
+}
+
+#[test]
+fn every_dialect_says_what_its_cache_holds() {
+    let rank = WorkerRank::new(WorkerId::new(3), DpRank::new(1));
+    let scheme = HashScheme::new(BlockSize::new(16).unwrap(), Window::Plain);
+    for (seed, dialect) in (1..).zip(DIALECTS) {
+        let mut cache = WireCache::new(dialect, scheme, 500, seed);
+        let config = IngestConfig { presence: dialect.presence, ..IngestConfig::new(scheme) };
+        let (mut ingest, mut index) = (Ingest::new(config), PagedIndex::new());
+        let (mut batch, mut events) = (WireBatch::new(), Vec::new());
+        for step in 0..2_000 {
+            let payload = cache.step(f64::from(step), Some(rank.rank));
+            batch.decode(&payload, &DecodeLimits::default()).unwrap();
+            assert!(!batch.is_lossy(), "{}", dialect.name);
+            events.clear();
+            ingest.apply(&batch, &mut events);
+            for event in &events {
+                index.apply(rank, event).unwrap();
+            }
+        }
+        assert!(cache.len() > 100, "{}: {}", dialect.name, cache.len());
+        assert_eq!(holdings(&index), cache.holdings(rank), "{}", dialect.name);
+        assert_eq!(ingest.counters().skips.total(), 0, "{}", dialect.name);
     }
 }
 

@@ -20,7 +20,7 @@ use kv_router_transport::{
 
 pub use self::config::FeedConfig;
 use crate::backoff::Jitter;
-use crate::{Anchor, Connection, Fingerprint, Incoming, Payload, ReplayAsk, ReplayId};
+use crate::{Anchor, Connection, Fingerprint, Incoming, Payload, ReplayAsk, ReplayFailure, ReplayId};
 
 /// A payload as far as the sequence machine needs to know it.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub struct FeedHealth {
 ///
 /// * What is applied between two [`FeedAction::Forget`]s is a run of batches of one life, in order, without holes
 ///   or repeats.
-/// * Every request is answered by the subscriber sooner or later, so no state lasts for ever but live.
+/// * Every request ends, by an answer of the subscriber or by a deadline, so no state lasts for ever but live.
 /// * With a replay source, a batch of another life is applied on top of this one's only until the next connection
 ///   is made, which an engine that started again cannot avoid.
 ///
@@ -106,6 +106,8 @@ pub struct RankFeed<P> {
     /// places.
     seen: BTreeMap<u64, Fingerprint>,
     asked: Option<Asked>,
+    /// When the open request is given up, should nobody ever answer it.
+    asked_until: Option<(ReplayId, Instant)>,
     requests: u64,
     heal_at: Option<Instant>,
     heal_attempt: u32,
@@ -180,6 +182,7 @@ impl<P> RankFeed<P> {
             unproven: None,
             seen: BTreeMap::new(),
             asked: None,
+            asked_until: None,
             requests: 0,
             heal_at: None,
             heal_attempt: 0,
@@ -229,18 +232,20 @@ impl<P> RankFeed<P> {
     pub fn tick(&mut self, now: Instant, out: &mut Vec<FeedAction<P>>) {
         self.sequencer.tick(now, &mut self.actions);
         self.drain(out);
-        if self.heal_at.is_some_and(|at| now >= at) {
-            self.heal_at = None;
-            if self.asked.is_none() {
-                self.heal(out);
-            }
+        if let Some((id, _)) = self.asked_until.filter(|&(_, until)| now >= until) {
+            self.on_failed(now, id, ReplayFailure::Deadline, out);
+        }
+        if self.may_heal() && self.heal_at.take_if(|at| now >= *at).is_some() {
+            self.heal(out);
         }
         self.settle(now);
     }
 
     /// When to [`tick`](Self::tick) next; `None` when there is nothing to wait for.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.sequencer.next_deadline(), self.heal_at].into_iter().flatten().min()
+        let asked_until = self.asked_until.map(|(_, until)| until);
+        let heal_at = self.heal_at.filter(|_| self.may_heal());
+        [self.sequencer.next_deadline(), heal_at, asked_until].into_iter().flatten().min()
     }
 
     /// How the stream does.
@@ -263,6 +268,7 @@ impl<P> RankFeed<P> {
     pub fn resync(&mut self, now: Instant, out: &mut Vec<FeedAction<P>>) -> bool {
         let begun = self.sequencer.resync(now, &mut self.actions);
         self.drain(out);
+        self.settle(now);
         begun
     }
 
@@ -273,6 +279,7 @@ impl<P> RankFeed<P> {
         if self.asked.is_none() {
             self.sequencer.catch_up(now, &mut self.actions);
             self.drain(out);
+            self.settle(now);
         }
     }
 
@@ -282,18 +289,29 @@ impl<P> RankFeed<P> {
         if self.sequencer.standing() != Standing::Recovering && self.asked.is_none() {
             self.seen.clear();
         }
+        self.asked_until = self.asked.map(|asked| match self.asked_until {
+            Some((id, until)) if id == asked.id => (id, until),
+            _ => (asked.id, now + self.config.replay.unwrap_or_default().total),
+        });
         match self.sequencer.standing() {
             Standing::Fresh => (self.heal_at, self.heal_attempt) = (None, 0),
-            Standing::Recovering => self.heal_at = None,
+            Standing::Recovering => {}
             Standing::Cold => {
-                let can = self.config.replay.is_some() && self.connection.is_some();
-                if can && self.asked.is_none() && self.heal_at.is_none() {
+                if self.may_heal() && self.heal_at.is_none() {
                     let wait = self.config.heal.wait(self.heal_attempt, &mut self.jitter);
                     self.heal_attempt = self.heal_attempt.saturating_add(1);
                     self.heal_at = Some(now + wait);
                 }
             }
         }
+    }
+
+    /// Whether the rank is cold, there is a source, and nothing is asked of it.
+    fn may_heal(&self) -> bool {
+        self.config.replay.is_some()
+            && self.connection.is_some()
+            && self.asked.is_none()
+            && self.sequencer.standing() == Standing::Cold
     }
 
     fn numbered(&self, sequence: u64, fingerprint: Fingerprint, decoded: Decoded<P>) -> Numbered<Stamped<P>> {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frames::ReplayMessage;
 use crate::reactor::answer::{Answer, Verdict};
-use crate::{Backoff, PublisherId, ReplayFailure, ReplayPolicy, Topic};
+use crate::{Backoff, PublisherId, ReplayPolicy, Topic};
 
 /// An engine, the wire, and a rank that listens, under one clock.
 struct World {
@@ -54,6 +54,8 @@ enum Step {
     Connect,
     Restart,
     Mood(Mood),
+    /// The request gets lost before it is sent.
+    LoseRequest,
     Wait(u64),
 }
 
@@ -127,6 +129,7 @@ impl World {
                 self.batches.clear();
             }
             Step::Mood(mood) => self.mood = mood,
+            Step::LoseRequest => self.asked = None,
             Step::Wait(milliseconds) => {
                 self.now += Duration::from_millis(milliseconds);
                 self.feed.tick(self.now, &mut self.actions);
@@ -273,6 +276,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => prop_oneof![
             Just(Mood::Well), Just(Mood::Silent), Just(Mood::Empty), Just(Mood::Late), Just(Mood::Stops)
         ].prop_map(Step::Mood),
+        1 => Just(Step::LoseRequest),
         2 => (1..200_u64).prop_map(Step::Wait),
     ]
 }
