@@ -27,6 +27,24 @@ fn routers_hold_what_engines_hold_once_it_is_quiet() {
     }
 }
 
+/// Lives so short that the next one is often past the last number before a router is connected again.
+#[test]
+fn engines_that_restart_all_the_time_leave_nothing_of_their_old_lives() {
+    let faults = FaultRates {
+        batches_in_10_000: 50,
+        engine_every: Duration::from_millis(30),
+        lasts: Duration::ZERO,
+        of_engines: &[Fault::Restart],
+    };
+    let config = ChaosConfig { faults, seed: 2, lasts: Duration::from_secs(3), ..ChaosConfig::default() };
+    let report = run(&config, Instant::now).unwrap();
+    assert!(report.is_exact(), "{report}");
+    assert!(report.faults.get(Fault::Restart) > 50, "{report}");
+    for (router, _) in &report.routers {
+        assert_eq!(router.refused, 0, "{report}");
+    }
+}
+
 #[test]
 fn every_dialect_says_what_its_cache_holds() {
     let rank = WorkerRank::new(WorkerId::new(3), DpRank::new(1));
@@ -54,7 +72,7 @@ fn every_dialect_says_what_its_cache_holds() {
 
 #[test]
 fn without_faults_there_is_nothing_to_recover() {
-    let faults = FaultRates { batches_in_10_000: 0, engine_every: Duration::MAX, lasts: Duration::ZERO };
+    let faults = FaultRates { batches_in_10_000: 0, engine_every: Duration::MAX, ..FaultRates::default() };
     let config = ChaosConfig { faults, seed: 5, lasts: Duration::from_secs(1), ..ChaosConfig::default() };
     let report = run(&config, Instant::now).unwrap();
     assert!(report.is_exact(), "{report}");

@@ -173,7 +173,7 @@ impl WireEngine {
 
     /// Nothing goes wrong from now on. What is held back is sent.
     pub fn calm_down(&mut self) {
-        self.rates = FaultRates { batches_in_10_000: 0, engine_every: Duration::MAX, lasts: Duration::ZERO };
+        self.rates = FaultRates { batches_in_10_000: 0, engine_every: Duration::MAX, ..self.rates };
         self.trouble = None;
         self.next_trouble = None;
         self.send_late();
@@ -256,7 +256,8 @@ impl WireEngine {
         }
         let part =
             |random: &mut SeededRandom, whole: Duration| whole.mul_f64(random.below(1_000) as f64 / 1e3);
-        let fault = Fault::OF_ENGINES[self.random.below(Fault::OF_ENGINES.len())];
+        let kinds = self.rates.of_engines;
+        let Some(&fault) = kinds.get(self.random.below(kinds.len())) else { return };
         let until = now + part(&mut self.random, self.rates.lasts);
         self.next_trouble = Some(until + part(&mut self.random, mean * 2));
         self.trouble = Some((fault, until));

@@ -70,6 +70,8 @@ pub struct FaultRates {
     pub engine_every: Duration,
     /// Longest time that such a fault lasts.
     pub lasts: Duration,
+    /// Which of them there are. Default: all.
+    pub of_engines: &'static [Fault],
 }
 
 impl Default for FaultRates {
@@ -78,6 +80,7 @@ impl Default for FaultRates {
             batches_in_10_000: 200,
             engine_every: Duration::from_millis(700),
             lasts: Duration::from_millis(600),
+            of_engines: Fault::OF_ENGINES,
         }
     }
 }
