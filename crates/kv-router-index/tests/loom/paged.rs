@@ -245,6 +245,20 @@ fn paged_page_used_again() {
     });
 }
 
+/// A page dies and its number comes back below another page, with a content that begins as the old one did.
+#[test]
+fn paged_page_used_again_below() {
+    model_with(1, "paged_page_used_again_below", || {
+        let index = index(&[(1, &[1]), (2, &[5, 6])]);
+        let writer = write(&index, [(1, remove(&[1])), (2, store(Some(5), &[1]))]);
+        let reader = index.clone();
+        let reader = thread::spawn(move || one_of(scores(&reader, &[1], [1, 2]), &[[1, 0], [0, 0]]));
+        drop((writer.join().unwrap(), reader.join().unwrap()));
+        assert_eq!(scores(&index, &[5, 1], [1, 2]), [0, 2]);
+        check_and_empty(&index, &[1, 2]);
+    });
+}
+
 /// A list of holders is written anew elsewhere, and its memory serves content that looks like holders.
 #[test]
 fn paged_list_used_again() {

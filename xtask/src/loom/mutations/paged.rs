@@ -3,6 +3,7 @@
 use super::Mutation;
 
 const HOLDERS: &str = "crates/kv-router-index/src/paged/holders.rs";
+const PAGE: &str = "crates/kv-router-index/src/paged/page.rs";
 const PAGES: &str = "crates/kv-router-index/src/paged/pages.rs";
 const BLOCKS: &str = "crates/kv-router-index/src/paged/blocks.rs";
 const RANKS: &str = "crates/kv-router-index/src/paged/ranks.rs";
@@ -223,6 +224,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         find: "if deepest > shape.len() {",
         replace: "if false && deepest > shape.len() {",
         model: "paged_store_behind_hole_then_refill",
+    },
+    Mutation {
+        name: "bring a page back under its old version",
+        file: PAGE,
+        find: "self.state |= ALIVE;\n        self.bump();",
+        replace: "self.state |= ALIVE;\n        self.publish();",
+        model: "paged_page_used_again_below",
     },
     Mutation {
         name: "wait until an empty page is freed",
