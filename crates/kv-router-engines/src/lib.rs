@@ -37,6 +37,7 @@
 //! | events of a rank, in order, and an index | [`Ingest`], one a rank, with an [`IngestConfig`] |
 //! | JSON of TensorRT-LLM | [`TrtllmDecoder`] |
 //! | a payload of SGLang's load socket | [`LoadStat`] |
+//! | a snapshot to write, and to go on from | [`Ingest::save`], [`IngestLoader`] |
 //! | no engine, and somebody who wants its events | [`BatchEncoder`] |
 //!
 //! # What becomes of a payload
@@ -82,7 +83,9 @@ mod wire;
 
 pub use encode::{BatchEncoder, EventForm, RemoveFields, StoreFields};
 pub use error::{BatchError, EventFault, EventFaults};
-pub use ingest::{Ingest, IngestConfig, IngestCounters, MediaTable, Presence, Skip, Skips};
+pub use ingest::{
+    Ingest, IngestConfig, IngestCounters, IngestLoader, IngestStateError, MediaTable, Presence, Skip, Skips,
+};
 pub use limits::DecodeLimits;
 pub use load::{LoadStat, LoadStatError};
 pub use trtllm::TrtllmDecoder;

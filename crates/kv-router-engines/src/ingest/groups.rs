@@ -13,12 +13,12 @@ pub(super) enum GroupUse {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
     /// Few: a model has a handful.
-    known: Vec<(u32, GroupUse)>,
+    pub(super) known: Vec<(u32, GroupUse)>,
 }
 
 impl Groups {
     /// More are not remembered, and not indexed.
-    const MOST: usize = 64;
+    pub(super) const MOST: usize = 64;
 
     /// What a store says about its group. Engines before hybrid groups do not name one: it is group 0.
     pub(super) fn learn(&mut self, group: u32, kind: Option<&str>) -> GroupUse {

@@ -21,7 +21,7 @@ pub(super) struct Part {
     /// The content of the block of ours, in its last part.
     pub(super) whole: Option<LocalBlockHash>,
     pub(super) salt: SaltId,
-    copies: [u32; Tier::COUNT],
+    pub(super) copies: [u32; Tier::COUNT],
     /// Parts that come right after this one in the same block.
     kids: u32,
     /// Last parts of the blocks that this one is in, itself not included.
@@ -69,6 +69,10 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn len(&self) -> usize {
         self.parts.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Part)> {
+        self.parts.iter().map(|(&name, part)| (name, part))
     }
 
     pub(super) fn get(&self, name: u64) -> Option<&Part> {

@@ -11,12 +11,14 @@ mod output;
 mod salts;
 mod skip;
 mod small;
+mod state;
 mod store;
 
 pub use config::{IngestConfig, Presence};
 pub use counters::IngestCounters;
 pub use media::MediaTable;
 pub use skip::{Skip, Skips};
+pub use state::{IngestLoader, IngestStateError};
 
 use kv_router_hash::BlockHasher;
 use kv_router_types::{DpRank, KvEvent, LocalBlockHash, Tier};
@@ -72,6 +74,7 @@ pub struct Ingest {
     groups: Groups,
     counters: IngestCounters,
     engine_block_size: Option<u32>,
+    unfit_block_size: Option<u32>,
     sizes: Sizes,
     room: Room,
 }
@@ -108,6 +111,7 @@ impl Ingest {
             groups: Groups::default(),
             counters: IngestCounters::default(),
             engine_block_size: None,
+            unfit_block_size: None,
             sizes: Sizes::default(),
             room: Room::default(),
         }
@@ -188,10 +192,14 @@ impl Ingest {
         self.names.salt_count()
     }
 
-    /// Tokens a block, as the last store into the index had it; `None` before the first. A router whose own block
-    /// size is no divisor or multiple of it never finds anything on this rank.
+    /// Tokens a block, as the last store into the index had it; `None` before the first.
     pub fn engine_block_size(&self) -> Option<u32> {
         self.engine_block_size
+    }
+
+    /// Tokens a block in the last store that was passed over as [`Skip::BlockSizeRatio`]; `None` when none was.
+    pub fn unfit_block_size(&self) -> Option<u32> {
+        self.unfit_block_size
     }
 
     fn clear(&mut self) {

@@ -16,7 +16,7 @@ pub(super) struct Entry {
     /// Where it stands: the content of all blocks up to it. Names say less, because the name before may have moved.
     pub(super) path: SequenceHash,
     /// Copies in each tier. Never all zero.
-    copies: [u32; Tier::COUNT],
+    pub(super) copies: [u32; Tier::COUNT],
     pub(super) salt: SaltId,
     /// Blocks of the index that the engine's block under this name is: the others have derived names.
     pub(super) parts: u16,
@@ -78,8 +78,30 @@ impl Names {
         self.entries.len()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
+        self.entries.iter().map(|(&name, entry)| (name, entry))
+    }
+
+    pub(super) fn reserve(&mut self, names: usize) {
+        self.entries.reserve(names);
+    }
+
+    /// Puts a name there as it was saved. `false` when it is there already, or has no copy.
+    pub(super) fn restore(&mut self, place: Place, copies: [u32; Tier::COUNT]) -> bool {
+        let Place { name, parent, local, path, salt, parts } = place;
+        let root = parent.is_none();
+        let entry = Entry { parent: parent.unwrap_or(0), local, path, copies, salt, parts, root };
+        let is_new = copies != [0; Tier::COUNT] && self.entries.insert(name, entry).is_none();
+        self.salts.hold(salt);
+        is_new
+    }
+
     pub(super) fn salts(&mut self) -> &mut SaltTable {
         &mut self.salts
+    }
+
+    pub(super) fn all_salts(&self) -> impl Iterator<Item = (SaltId, &str)> {
+        self.salts.iter()
     }
 
     pub(super) fn salt_count(&self) -> usize {

@@ -10,6 +10,10 @@ pub(super) struct SaltId(u32);
 
 impl SaltId {
     pub(super) const NONE: Self = Self(0);
+
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +53,11 @@ impl SaltTable {
         };
         self.ids.insert(text, id);
         SaltId(id)
+    }
+
+    /// Every salt, with its id.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SaltId, &str)> {
+        self.ids.iter().map(|(text, &id)| (SaltId(id), &**text))
     }
 
     pub(super) fn text(&self, id: SaltId) -> Option<Arc<str>> {

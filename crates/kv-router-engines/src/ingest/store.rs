@@ -56,7 +56,7 @@ impl Ingest {
         let tokens = tokens(event, self.config.scheme.window(), folded)?;
         let window = event_window(self.config.scheme.window());
         check_lengths(hashes.len(), size, tokens.len() - window)?;
-        let parts = self.parts_of(size)?;
+        let parts = self.parts_of(size).inspect_err(|_| self.unfit_block_size = Some(size.get()))?;
         self.engine_block_size = Some(size.get());
 
         let adapter = self.adapter(event)?.unwrap_or_default().to_owned();

@@ -64,4 +64,11 @@ pub enum DumpRecord {
         /// The last batch in it.
         watermark: Watermark,
     },
+    /// What whoever feeds the rank has to remember beside its events. Opaque here.
+    Note {
+        /// Whose state.
+        from: WorkerRank,
+        /// As it was written.
+        bytes: Vec<u8>,
+    },
 }

@@ -105,6 +105,11 @@ impl<R: Read> DumpReader<R> {
                         reader.totals.events += 1;
                         Ok(Some(DumpRecord::Event { from, event }))
                     }
+                    Record::Note(bytes) => {
+                        let from = reader.rank.ok_or(DecodeError::Missing { field: WireField::Rank })?;
+                        reader.totals.events += 1;
+                        Ok(Some(DumpRecord::Note { from, bytes }))
+                    }
                     Record::Watermark(from, watermark) => {
                         reader.totals.watermarks += 1;
                         Ok(Some(DumpRecord::Watermark { from, watermark }))

@@ -123,6 +123,20 @@ impl<W: Write> DumpWriter<W> {
         self.written()
     }
 
+    /// Writes bytes that whoever feeds the rank has to remember, at most 16 for each block that an event may have. They
+    /// come back as they are, in the order written.
+    ///
+    /// # Errors
+    ///
+    /// [`DumpWriteError`]; the dump is lost then.
+    pub fn note(&mut self, from: WorkerRank, note: &[u8]) -> Result<(), DumpWriteError> {
+        self.make_room(note.len().div_ceil(BLOCK_BYTES))?;
+        self.set_rank(from);
+        record::put_note(note, &self.limits, &mut self.chunk)?;
+        self.totals.events += 1;
+        self.written()
+    }
+
     /// Writes the end, flushes the sink and gives it back. Whether it reaches the disk is the sink's affair.
     ///
     /// # Errors
@@ -139,13 +153,17 @@ impl<W: Write> DumpWriter<W> {
 
     fn whole_event(&mut self, from: WorkerRank, event: &KvEvent) -> Result<(), DumpWriteError> {
         self.make_room(event.block_count())?;
-        if self.rank != Some(from) {
-            record::put_rank(from, &mut self.chunk);
-            self.rank = Some(from);
-        }
+        self.set_rank(from);
         record::put_event(event, &self.limits, &mut self.chunk)?;
         self.totals.events += 1;
         self.written()
+    }
+
+    fn set_rank(&mut self, rank: WorkerRank) {
+        if self.rank != Some(rank) {
+            record::put_rank(rank, &mut self.chunk);
+            self.rank = Some(rank);
+        }
     }
 
     /// Opens a chunk in which a record of `blocks` blocks fits.

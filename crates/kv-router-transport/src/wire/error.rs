@@ -43,11 +43,13 @@ pub enum WireField {
     Rank,
     /// A watermark.
     Watermark,
+    /// A note, or its length in bytes.
+    Note,
     /// The end of a dump.
     DumpEnd,
     /// Chunks that the end of a dump counts.
     ChunkCount,
-    /// Events that the end of a dump counts.
+    /// Events and notes that the end of a dump counts.
     EventCount,
     /// Watermarks that the end of a dump counts.
     WatermarkCount,
@@ -74,6 +76,7 @@ impl fmt::Display for WireField {
             Self::ChunkIndex => "chunk index",
             Self::Rank => "rank",
             Self::Watermark => "watermark",
+            Self::Note => "note",
             Self::DumpEnd => "dump end",
             Self::ChunkCount => "chunk count",
             Self::EventCount => "event count",

@@ -178,6 +178,13 @@ impl<'a> Input<'a> {
         taken.chunks(T::BYTES).map(move |bytes| read(bytes, field))
     }
 
+    /// Takes `count` bytes as they are.
+    pub(crate) fn bytes(&mut self, count: Count) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at(count.0.min(self.left()));
+        self.rest = rest;
+        taken
+    }
+
     /// Checks a declared number of elements of at least `each` bytes.
     pub(crate) fn count(
         &self,

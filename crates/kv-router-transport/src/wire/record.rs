@@ -14,6 +14,7 @@ const REMOVED: u8 = 1;
 const CLEARED: u8 = 2;
 const RANK: u8 = 16;
 const WATERMARK: u8 = 17;
+const NOTE: u8 = 18;
 
 const EMPTY: RecordHead = RecordHead { kind: 0, tier: 0, has_parent: 0, reserved: 0, number: 0, name: 0 };
 
@@ -24,6 +25,7 @@ pub(crate) enum Record {
     /// The records that follow belong to this rank.
     Rank(WorkerRank),
     Watermark(WorkerRank, Watermark),
+    Note(Vec<u8>),
 }
 
 /// Appends an event.
@@ -77,6 +79,26 @@ pub(crate) fn put_watermark(rank: WorkerRank, watermark: Watermark, out: &mut Ve
     put(&Mark { incarnation: watermark.incarnation.get(), sequence: watermark.sequence }, out);
 }
 
+/// Appends bytes of whoever feeds the rank.
+pub(crate) fn put_note(note: &[u8], limits: &WireLimits, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let limit = note_limit(limits);
+    let found = note.len();
+    match u32::try_from(found) {
+        Ok(number) if found <= limit => put(&RecordHead { kind: NOTE, number, ..EMPTY }, out),
+        _ => {
+            let (found, limit) = (found as u64, limit as u64);
+            return Err(EncodeError::TooLarge { field: WireField::Note, found, limit });
+        }
+    }
+    out.extend_from_slice(note);
+    Ok(())
+}
+
+/// A note is not longer than the longest event.
+pub(crate) fn note_limit(limits: &WireLimits) -> usize {
+    limits.blocks.saturating_mul(BLOCK_BYTES)
+}
+
 fn about(kind: u8, rank: WorkerRank) -> RecordHead {
     RecordHead { kind, number: rank.rank.get(), name: rank.worker.get(), ..EMPTY }
 }
@@ -100,6 +122,12 @@ pub(crate) fn take_record(input: &mut Input<'_>, limits: &WireLimits) -> Result<
             unused(&head, &[(WireField::Tier, head.tier), (WireField::HasParent, head.has_parent)])?;
             let mark = input.take::<Mark>(WireField::Watermark)?;
             Ok(Record::Watermark(rank, Watermark::new(Incarnation::new(mark.incarnation), mark.sequence)))
+        }
+        NOTE => {
+            unused(&head, &[(WireField::Tier, head.tier), (WireField::HasParent, head.has_parent)])?;
+            no_name(&head)?;
+            let count = input.count(head.number, 1, note_limit(limits), WireField::Note)?;
+            Ok(Record::Note(input.bytes(count).to_vec()))
         }
         _ => event_after(head, input, limits).map(Record::Event),
     }

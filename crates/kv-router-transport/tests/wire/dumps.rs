@@ -18,6 +18,7 @@ fn put<W: Write>(writer: &mut DumpWriter<W>, record: &DumpRecord) -> Result<(), 
     match record {
         DumpRecord::Event { from, event } => writer.event(*from, event),
         DumpRecord::Watermark { from, watermark } => writer.watermark(*from, *watermark),
+        DumpRecord::Note { from, bytes } => writer.note(*from, bytes),
     }
 }
 
@@ -48,7 +49,9 @@ fn record() -> impl Strategy<Value = DumpRecord> {
         DumpRecord::Watermark { from, watermark: Watermark::new(Incarnation::new(life), sequence) }
     });
     let event = (rank(), event(6)).prop_map(|(from, event)| DumpRecord::Event { from, event });
-    prop_oneof![1 => mark, 6 => event]
+    let note = (rank(), prop::collection::vec(any::<u8>(), 0..=96));
+    let note = note.prop_map(|(from, bytes)| DumpRecord::Note { from, bytes });
+    prop_oneof![1 => mark, 6 => event, 2 => note]
 }
 
 /// Enough records for several chunks under small limits.
@@ -63,6 +66,17 @@ fn sample() -> Vec<DumpRecord> {
         watermark: Watermark::new(Incarnation::new(1), 10 * worker),
     };
     vec![mark(1), mark(2), event(1, 10), event(1, 20), event(2, 10), event(1, 30), event(2, 40)]
+}
+
+#[test]
+fn a_note_above_the_limit_is_refused_by_both_sides() {
+    let from = WorkerRank::from(WorkerId::new(1));
+    let mut writer = DumpWriter::with_limits(Vec::new(), FINGERPRINT, small()).unwrap();
+    assert!(matches!(writer.note(from, &[7; 97]), Err(DumpWriteError::Encode(_))));
+    let bytes = written(&[DumpRecord::Note { from, bytes: vec![7; 97] }], WireLimits::default());
+    let error = DumpReader::with_limits(&bytes[..], small()).unwrap().next().unwrap().unwrap_err();
+    let DumpReadError::Malformed { source, .. } = error else { panic!("{error:?}") };
+    assert_eq!(source, DecodeError::TooLarge { field: WireField::Note, found: 97, limit: 96 });
 }
 
 /// Where each frame begins.
