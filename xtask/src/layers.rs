@@ -101,6 +101,7 @@ const RULES: &[Rule] = &[
         layer: Layer::L4,
         uses: &[
             "kv-router-approx",
+            "kv-router-engines",
             "kv-router-hash",
             "kv-router-index",
             "kv-router-load",

@@ -92,6 +92,8 @@ impl RouterBuilder {
             clock,
             unknown_rank_batches: AtomicU64::new(0),
             events_off_batches: AtomicU64::new(0),
+            streams_opened: AtomicU64::new(0),
+            diagnosed_batches: AtomicU64::new(0),
             sessions,
             predictor,
             peers,

@@ -46,6 +46,9 @@ pub struct RouterConfig {
     pub prediction: PredictionConfig,
     /// The longest prompt accepted, in tokens. Default 4,194,304. It bounds the memory and the time of a decision.
     pub max_prompt_tokens: usize,
+    /// Memory that [`Router::restore`](crate::Router::restore) may take for a snapshot until it is in place, in bytes.
+    /// Default 8 GiB, which is some 150 million blocks.
+    pub max_restore_bytes: usize,
 }
 
 impl RouterConfig {
@@ -64,6 +67,7 @@ impl RouterConfig {
             index: IndexConfig::default(),
             prediction: PredictionConfig::default(),
             max_prompt_tokens: 1 << 22,
+            max_restore_bytes: 8 << 30,
         }
     }
 }

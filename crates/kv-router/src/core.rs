@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use kv_router_index::FindOptions;
+use kv_router_index::{Certainty, FindOptions};
 use kv_router_load::{BookError, Booking, Demand, LoadTracker};
 use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector, Stickiness};
 use kv_router_types::WorkerRank;
@@ -43,6 +43,10 @@ pub(crate) struct Core {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) unknown_rank_batches: AtomicU64,
     pub(crate) events_off_batches: AtomicU64,
+    /// Names the owner of the next engine stream.
+    pub(crate) streams_opened: AtomicU64,
+    /// Batches that the last diagnosis knew of to have been refused.
+    pub(crate) diagnosed_batches: AtomicU64,
     pub(crate) sessions: Sessions,
     pub(crate) predictor: Predictor,
     /// The other routers. `None` for one that is alone.
@@ -112,6 +116,11 @@ impl Core {
                 };
                 let (overlap, certainty) = room.overlap(worker);
                 let cached = overlap.map_or(0, |overlap| overlap.blocks());
+                if certainty == Certainty::Exact
+                    && let Some(rank) = room.rank(worker)
+                {
+                    rank.samples.sent(room.locals(), cached, request.is_adapted(), now);
+                }
                 let is_judged_anew = room
                     .rank(worker)
                     .is_some_and(|rank| self.predictor.sent(rank, room.locals(), cached, certainty, now));

@@ -10,6 +10,7 @@ use kv_router_types::{BlockSize, DpRank, WorkerId, WorkerRank};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use crate::doctor::Samples;
 use crate::ingest::Stream;
 use crate::predict::Silence;
 
@@ -104,6 +105,8 @@ pub(crate) struct Rank {
     pub(crate) events: EventSource,
     /// What it was sent and has said nothing of.
     pub(crate) silence: Silence,
+    /// Prompts that it was sent, to be found in what it stores.
+    pub(crate) samples: Samples,
     /// What `stream` last said of itself, for decisions, which do not wait for events.
     freshness: AtomicU8,
     /// Counts the changes of `freshness` in the whole fleet.
@@ -129,6 +132,7 @@ impl Rank {
             stream: Mutex::new(stream),
             events,
             silence: Silence::default(),
+            samples: Samples::default(),
             freshness: AtomicU8::new(code(freshness)),
             judgements: Arc::clone(&fleet.judgements),
         }

@@ -7,11 +7,17 @@ use std::time::Instant;
 use kv_router_index::{Applied, ApplyError};
 use kv_router_schedule::StreamFreshness;
 use kv_router_transport::{
-    Action, EventBatch, ForgetReason, Incarnation, Numbered, SequencerConfig, SequencerCounters, SkipReason,
-    Standing, StreamSequencer,
+    Action, EventBatch, ForgetReason, Incarnation, Numbered, ReplayRequest, SequencerConfig,
+    SequencerConfigError, SequencerCounters, SkipReason, Standing, StreamSequencer, Watermark,
 };
 use kv_router_types::{KvEvent, WorkerRank};
+use parking_lot::MutexGuard;
 
+use crate::admit::ring;
+use crate::core::Core;
+use crate::doctor::Seen;
+use crate::engine::{Engine, EngineCounters};
+use crate::fleet::Rank;
 use crate::index::SharedIndex;
 
 /// What became of the events of one rank, since it joined or in one batch.
@@ -33,7 +39,7 @@ pub struct EventCounters {
 }
 
 impl EventCounters {
-    fn record(&mut self, outcome: Result<Applied, ApplyError>) {
+    pub(crate) fn record(&mut self, outcome: Result<Applied, ApplyError>) {
         match outcome {
             Ok(applied) => self.applied += applied,
             Err(ApplyError::UnknownParent { .. }) => self.unknown_parent += 1,
@@ -44,7 +50,7 @@ impl EventCounters {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.applied += other.applied;
         self.unknown_parent += other.unknown_parent;
         self.invalid_sequence += other.invalid_sequence;
@@ -91,6 +97,11 @@ pub enum ApplyBatchError {
         /// Where the batch came from.
         from: WorkerRank,
     },
+    /// The rank has an [engine stream](crate::Router::engine_stream), and two sources of events contradict each other.
+    HasEngineStream {
+        /// Where the batch came from.
+        from: WorkerRank,
+    },
 }
 
 impl fmt::Display for ApplyBatchError {
@@ -105,6 +116,9 @@ impl fmt::Display for ApplyBatchError {
             Self::EventsOff { from } => {
                 write!(f, "events from {from}, which joined without events: let it join again with them")
             }
+            Self::HasEngineStream { from } => {
+                write!(f, "a batch from {from}, which has an engine stream: feed it by one of the two alone")
+            }
         }
     }
 }
@@ -114,22 +128,71 @@ impl Error for ApplyBatchError {}
 /// The event stream of one rank.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// Without a replay source nothing is ever held, so the batch in hand is the only payload there is.
-    sequencer: StreamSequencer<()>,
+    pub(crate) sequencer: StreamSequencer<Payload>,
     /// Reused from batch to batch.
-    actions: Vec<Action<()>>,
-    counters: EventCounters,
+    pub(crate) actions: Vec<Action<Payload>>,
+    pub(crate) counters: EventCounters,
+    /// What turns frames into events, once the rank has an engine stream.
+    pub(crate) engine: Option<Engine>,
+    /// What was asked of the replay source and not handed out yet.
+    pub(crate) ask: Option<ReplayRequest>,
+    /// What the last diagnosis saw.
+    pub(crate) diagnosed: Seen,
+    /// Whether the rank's state came from a snapshot: it takes one only.
+    is_restored: bool,
     /// Batches of an older life than this never apply.
     oldest: Incarnation,
     /// Set when the worker leaves. Whoever still has the rank in hand must not bring its blocks back.
     closed: bool,
 }
 
+/// What a sequencer puts in order.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// The batch in hand: without a replay source nothing is ever held.
+    Given,
+    /// A frame of an engine.
+    Frame(Frame),
+}
+
+/// A frame that may have to wait.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// Told apart from the frame in hand, which is decoded already.
+    pub(crate) ticket: u64,
+    /// `None` when nothing in it can be used.
+    pub(crate) bytes: Option<Box<[u8]>>,
+}
+
 impl Stream {
     pub(crate) fn new(oldest: Incarnation) -> Self {
-        let config = SequencerConfig::default();
-        let sequencer = StreamSequencer::new(config).expect("the default configuration is valid");
-        Self { sequencer, actions: Vec::new(), counters: EventCounters::default(), oldest, closed: false }
+        Self::with(SequencerConfig::default(), oldest).expect("the default configuration is valid")
+    }
+
+    /// Starts anew, for an engine's stream: what was known of the rank has to be forgotten.
+    pub(crate) fn open(
+        &mut self,
+        config: SequencerConfig,
+        engine: Engine,
+    ) -> Result<(), SequencerConfigError> {
+        let fresh = Self::with(config, self.oldest)?;
+        let (counters, diagnosed) = (self.counters, self.diagnosed);
+        *self = Self { engine: Some(engine), counters, diagnosed, closed: self.closed, ..fresh };
+        Ok(())
+    }
+
+    fn with(config: SequencerConfig, oldest: Incarnation) -> Result<Self, SequencerConfigError> {
+        Ok(Self {
+            sequencer: StreamSequencer::new(config)?,
+            actions: Vec::new(),
+            counters: EventCounters::default(),
+            engine: None,
+            ask: None,
+            diagnosed: Seen::default(),
+            is_restored: false,
+            oldest,
+            closed: false,
+        })
     }
 
     pub(crate) fn close(&mut self) {
@@ -140,19 +203,30 @@ impl Stream {
         self.closed
     }
 
+    /// Whether it is of a life before the one that the worker joined with.
+    pub(crate) fn is_stale(&self, incarnation: Incarnation) -> bool {
+        incarnation < self.oldest
+    }
+
     pub(crate) fn status(&self, worker: WorkerRank) -> RankStatus {
         RankStatus {
             worker,
-            freshness: freshness(self.sequencer.standing()),
+            freshness: self.freshness(),
             suspect: self.sequencer.is_suspect(),
             stream: self.sequencer.counters(),
             events: self.counters,
+            engine: self.engine.as_ref().map(Engine::counters),
         }
     }
 
-    /// Applies one batch of `from` to the index. `None` when the rank has left.
+    pub(crate) fn freshness(&self) -> StreamFreshness {
+        freshness(self.sequencer.standing())
+    }
+
+    /// Applies one batch of `rank` to the index. `None` when the rank has left.
     pub(crate) fn apply(
         &mut self,
+        rank: &Rank,
         batch: &EventBatch,
         now: Instant,
         index: &dyn SharedIndex,
@@ -160,7 +234,7 @@ impl Stream {
         if self.closed {
             return None;
         }
-        if batch.incarnation < self.oldest {
+        if self.is_stale(batch.incarnation) {
             return Some(self.report(EventCounters::default(), Some(SkipReason::Stale), None));
         }
         let numbered = Numbered {
@@ -168,7 +242,7 @@ impl Stream {
             sequence: batch.sequence,
             clears: batch.events.contains(&KvEvent::Cleared),
             lossy: false,
-            payload: (),
+            payload: Payload::Given,
         };
         self.actions.clear();
         self.sequencer.live(now, numbered, &mut self.actions);
@@ -177,7 +251,8 @@ impl Stream {
         let (mut skipped, mut forgot) = (None, None);
         for action in &self.actions {
             match action {
-                Action::Apply(()) => {
+                Action::Apply(_) => {
+                    rank.samples.heard(&batch.events);
                     for event in &batch.events {
                         events.record(index.apply(batch.from, event));
                     }
@@ -201,14 +276,67 @@ impl Stream {
         Some(self.report(events, skipped, forgot))
     }
 
-    fn report(
+    pub(crate) fn report(
         &self,
         events: EventCounters,
         skipped: Option<SkipReason>,
         forgot: Option<ForgetReason>,
     ) -> BatchReport {
-        BatchReport { events, skipped, forgot, freshness: freshness(self.sequencer.standing()) }
+        BatchReport { events, skipped, forgot, freshness: self.freshness() }
     }
+
+    /// Whether a snapshot may still say what the rank holds: nobody else has.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let counters = self.sequencer.counters();
+        !self.closed && !self.is_restored && counters.applied == 0 && counters.forgets == 0
+    }
+
+    /// The rank holds what was restored, up to this batch.
+    pub(crate) fn restored(&mut self, now: Instant, watermark: Watermark) {
+        self.is_restored = true;
+        self.actions.clear();
+        self.sequencer.restored(now, watermark, &mut self.actions);
+        for action in self.actions.drain(..) {
+            if let Action::RequestReplay(request) = action {
+                self.ask = Some(request);
+            }
+        }
+    }
+}
+
+/// Whether a rank was heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It said something new.
+    News,
+    /// What was known before shows no life.
+    Nothing,
+}
+
+/// What follows from events of `rank`, whose stream is `stream`: whether it is guessed any longer, and who waited for
+/// its cache to be known. Says how far it can be trusted.
+pub(crate) fn settle(
+    core: &Core,
+    rank: &Rank,
+    stream: MutexGuard<'_, Stream>,
+    heard: Heard,
+) -> StreamFreshness {
+    let was_predicted = rank.is_predicted();
+    let mut freshness = stream.freshness();
+    match heard {
+        Heard::News => rank.silence.end(),
+        Heard::Nothing if was_predicted => freshness = StreamFreshness::Predicted,
+        Heard::Nothing => {}
+    }
+    let is_judged_anew = rank.set_freshness(freshness);
+    drop(stream);
+    if was_predicted && is_judged_anew {
+        core.predictor.heard_again(rank.id);
+    }
+    if is_judged_anew {
+        ring(core); // somebody may have waited for its cache to be known
+    }
+    freshness
 }
 
 fn freshness(standing: Standing) -> StreamFreshness {
@@ -233,4 +361,6 @@ pub struct RankStatus {
     pub stream: SequencerCounters,
     /// Events applied and refused.
     pub events: EventCounters,
+    /// What its frames were; `None` without an [engine stream](crate::Router::engine_stream).
+    pub engine: Option<EngineCounters>,
 }

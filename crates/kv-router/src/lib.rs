@@ -13,7 +13,9 @@
 //! |---|---|
 //! | set up | [`RouterConfig`], [`Router::builder`] |
 //! | say who serves | [`Router::join`] with a [`WorkerSpec`], [`Router::leave`] |
-//! | pass on what an engine cached | [`Router::apply`] with an [`EventBatch`] |
+//! | pass on what an engine cached | [`Router::engine_stream`] for an engine's own frames, [`Router::apply`] for an [`EventBatch`] |
+//! | start with warm caches | [`Router::snapshot`], [`Router::restore`] |
+//! | find out why nothing is ever found | [`Router::diagnose`], a [`Diagnosis`] |
 //! | place a request | [`Router::route`] with a [`RouteRequest`], a [`Decision`] |
 //! | place it when there is room | [`Router::admit`], a [`Ticket`] |
 //! | route to a worker that has no events | [`WorkerSpec::without_events`], [`PredictionConfig`] |
@@ -49,6 +51,8 @@ mod clock;
 mod config;
 mod core;
 mod decision;
+mod doctor;
+mod engine;
 mod error;
 mod fleet;
 mod index;
@@ -62,6 +66,7 @@ mod room;
 mod router;
 mod seed;
 mod sessions;
+mod snapshot;
 mod stats;
 mod sync;
 
@@ -70,6 +75,11 @@ pub use builder::RouterBuilder;
 pub use clock::{Clock, SystemClock};
 pub use config::{BuildError, RouterConfig};
 pub use decision::Decision;
+pub use doctor::{Diagnosis, Finding};
+pub use engine::{
+    EngineCounters, EngineFrame, EngineKind, EngineStream, EngineStreamConfig, EngineStreamError, FrameFault,
+    FrameReport, OpenStreamError, RankNaming,
+};
 pub use error::{AdmitError, JoinError, LeaveError, RouteError};
 pub use fleet::{EventSource, WorkerSpec};
 pub use index::IndexConfig;
@@ -80,9 +90,14 @@ pub use peers::{
 pub use predict::{PredictionConfig, PredictionStats, SilenceRule};
 pub use request::RouteRequest;
 pub use router::Router;
+pub use snapshot::{RestoreError, RestoreReport, SnapshotError, SnapshotReport};
 pub use stats::RouterStats;
 
 pub use kv_router_approx::predicted::{PredictedConfig, PredictedConfigError};
+pub use kv_router_engines::{
+    BatchError, DecodeLimits, EventFault, EventFaults, IngestCounters, IngestStateError, MediaTable,
+    Presence, Skip, Skips,
+};
 pub use kv_router_hash::{HashContext, HashScheme, MmHash, MmSpan, Prompt, Window};
 pub use kv_router_index::paged::{PagedConfig, PagedConfigError};
 pub use kv_router_index::{
@@ -99,7 +114,10 @@ pub use kv_router_schedule::{
     Scorer, SelectRequest, SessionConfig, SessionGossip, SessionId, SessionStats, Spread, StaleRule,
     Stickiness, StreamFreshness, Taint, WorkerSet, WorkerTraits,
 };
-pub use kv_router_transport::{EventBatch, ForgetReason, Incarnation, SequencerCounters, SkipReason};
+pub use kv_router_transport::{
+    DumpFingerprint, DumpReadError, DumpWriteError, EventBatch, ForgetReason, Incarnation, Lives, RecoveryId,
+    ReplayRequest, ReplayWaits, SequencerConfig, SequencerConfigError, SequencerCounters, SkipReason,
+};
 pub use kv_router_types::{
     BlockSize, DpRank, ExternalSequenceHash, KvEvent, LocalBlockHash, RequestId, StoredBlock, Tier, WorkerId,
     WorkerRank,

@@ -144,17 +144,32 @@ impl Predictor {
         if certainty == Certainty::Guess {
             self.placed.fetch_add(1, Ordering::Relaxed);
             self.record(rank, blocks, now);
-        } else if let Some(rule) = &self.silence
-            && (cached as usize) < blocks.len()
-        {
-            let at = u64::try_from(now.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX);
-            rank.silence.count(rule, at);
-            if rank.silence.is_over(rule, at) && self.silence_rank(rank, rule, at) {
+        } else if (cached as usize) < blocks.len() {
+            // Counted in any case: a diagnosis wants to know.
+            let at = self.at(now);
+            rank.silence.count(&self.silence.unwrap_or_default(), at);
+            if let Some(rule) = &self.silence
+                && rank.silence.is_over(rule, at)
+                && self.silence_rank(rank, rule, at)
+            {
                 self.record(rank, blocks, now);
                 return true;
             }
         }
         false
+    }
+
+    fn at(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Requests that a rank was sent and has said nothing of, at least so many, and since when; `None` while that is
+    /// within the rule, or the default rule where there is none.
+    pub(crate) fn silence_of(&self, rank: &Rank, now: Instant) -> Option<(u32, Duration)> {
+        let (rule, at) = (self.silence.unwrap_or_default(), self.at(now));
+        let Silence { requests, since } = &rank.silence;
+        let time = Duration::from_nanos(at.saturating_sub(since.load(Ordering::Relaxed)));
+        rank.silence.is_over(&rule, at).then(|| (requests.load(Ordering::Relaxed), time))
     }
 
     /// Makes a rank a guessed one, unless it has been heard of meanwhile: that happens under the same lock.

@@ -126,6 +126,14 @@ impl<'a> RouteRequest<'a> {
         self.constraints
     }
 
+    /// Whether its blocks are those of an adapter, as far as can be told.
+    pub(crate) fn is_adapted(&self) -> bool {
+        match self.content {
+            Content::Prompt(prompt) => prompt.context().adapter().is_some(),
+            Content::Hashed { .. } => self.constraints.adapter.is_some(),
+        }
+    }
+
     /// Tokens in the prompt.
     pub fn prompt_tokens(&self) -> usize {
         match self.content {

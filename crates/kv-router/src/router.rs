@@ -8,14 +8,14 @@ use std::time::Duration;
 use kv_router_hash::HashScheme;
 use kv_router_index::{FindOptions, Overlaps};
 use kv_router_load::{EngineReport, Expired, LoadTracker, WorkerLoad};
-use kv_router_schedule::{Capacity, Explanation, SessionGossip, SessionId, StreamFreshness};
+use kv_router_schedule::{Capacity, Explanation, SessionGossip, SessionId};
 use kv_router_transport::EventBatch;
 use kv_router_types::{KvEvent, WorkerRank};
 
 use crate::admit::{Lobby, Ticket, admit, ring};
 use crate::core::Core;
 use crate::fleet::Rank;
-use crate::ingest::{ApplyBatchError, BatchReport, RankStatus};
+use crate::ingest::{ApplyBatchError, BatchReport, Heard, RankStatus, settle};
 use crate::membership::rank_capacity;
 use crate::sessions::Merged;
 use crate::{
@@ -81,22 +81,12 @@ impl Router {
         }
         let now = self.core.clock.now(); // the caller's code, so not under a lock of ours
         let mut stream = rank.stream.lock();
-        let mut report = stream.apply(batch, now, &*self.core.index).ok_or_else(unknown)?;
-        let was_predicted = rank.is_predicted();
-        match report.skipped {
-            None => rank.silence.end(),
-            // What was known before shows no life.
-            Some(_) if was_predicted => report.freshness = StreamFreshness::Predicted,
-            Some(_) => {}
+        if stream.engine.is_some() {
+            return Err(ApplyBatchError::HasEngineStream { from: batch.from });
         }
-        let is_judged_anew = rank.set_freshness(report.freshness);
-        drop(stream);
-        if was_predicted && is_judged_anew {
-            self.core.predictor.heard_again(rank.id);
-        }
-        if is_judged_anew {
-            ring(&self.core); // somebody may have waited for its cache to be known
-        }
+        let mut report = stream.apply(rank, batch, now, &*self.core.index).ok_or_else(unknown)?;
+        let heard = if report.skipped.is_none() { Heard::News } else { Heard::Nothing };
+        report.freshness = settle(&self.core, rank, stream, heard);
         Ok(report)
     }
 

@@ -197,6 +197,12 @@ impl Ingest {
         self.engine_block_size
     }
 
+    /// Blocks of ours that the engine's blocks complete at a time, at least 1.
+    pub fn blocks_in_one(&self) -> u32 {
+        let ours = self.config.scheme.block_size().get();
+        self.engine_block_size.map_or(1, |size| (size / ours).max(1))
+    }
+
     /// Tokens a block in the last store that was passed over as [`Skip::BlockSizeRatio`]; `None` when none was.
     pub fn unfit_block_size(&self) -> Option<u32> {
         self.unfit_block_size

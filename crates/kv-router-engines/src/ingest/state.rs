@@ -96,6 +96,11 @@ impl Ingest {
         }
         parts.end();
     }
+
+    /// For what another ingest of this configuration has saved.
+    pub fn loader(&self) -> IngestLoader {
+        IngestLoader::new(self.config.clone())
+    }
 }
 
 /// Records, cut into pieces.

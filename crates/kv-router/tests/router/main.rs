@@ -3,6 +3,8 @@
 
 mod admit;
 mod custom;
+mod doctor;
+mod engines;
 mod indexes;
 mod lives;
 mod peer_wire;
@@ -14,3 +16,4 @@ mod support;
 mod table;
 mod threads;
 mod waits;
+mod wire;

@@ -148,7 +148,7 @@ fn limits_hold_on_both_sides() {
     let refused = |limits: &PeerLimits| {
         let mut out = vec![1];
         let error = message.encode(limits, &mut out).unwrap_err();
-        assert_eq!(out, []);
+        assert!(out.is_empty());
         (error, PeerMessage::decode(&bytes, limits).unwrap_err())
     };
     let few = PeerLimits { max_records: 2, ..PeerLimits::default() };

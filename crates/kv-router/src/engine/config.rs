@@ -1,0 +1,103 @@
+//! How the stream of one engine is to be read.
+
+use kv_router_engines::{DecodeLimits, IngestConfig, MediaTable, Presence};
+use kv_router_hash::HashScheme;
+use kv_router_transport::{Lives, ReplayWaits, SequencerConfig};
+use kv_router_types::WorkerRank;
+
+/// Who publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// vLLM: each store is one physical copy more.
+    Vllm,
+    /// SGLang: a store says that the block is there, however often.
+    Sglang,
+    /// TensorRT-LLM, its pushed stream.
+    TensorRtLlm,
+    /// Mooncake's master: numbers from 1, and nobody to ask for a replay.
+    Mooncake,
+}
+
+/// What the rank that a payload names means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RankNaming {
+    /// It is the rank of the stream, or none: a payload of another one is refused, and the rank suspect.
+    #[default]
+    Own,
+    /// Nothing: the ranks of the engine are workers of their own here, of one rank each.
+    Ignored,
+}
+
+/// How the stream of one rank is to be read. [`new`](Self::new) has what fits the engine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EngineStreamConfig {
+    /// Whose stream it is: one publisher, one rank.
+    pub worker: WorkerRank,
+    /// What repeated stores of one name mean.
+    pub presence: Presence,
+    /// Which tier a medium is.
+    pub media: MediaTable,
+    /// Names of adapters for engines that send only numbers. Default: none.
+    pub adapters: Vec<(i64, String)>,
+    /// Names that are remembered at most, some 64 bytes each. Default 16,777,216.
+    pub max_names: usize,
+    /// How lives are told apart, and whether there is somebody to ask for what is missing. Default: engines number from
+    /// 0 in each life, over one connection that keeps their order; a replay source answers within 2 s. Its `snapshot`
+    /// must be `None`: nobody would answer.
+    pub sequencer: SequencerConfig,
+    /// How much one payload may ask.
+    pub limits: DecodeLimits,
+    /// What the rank that a payload names means.
+    pub naming: RankNaming,
+}
+
+impl EngineStreamConfig {
+    /// What fits an engine of this kind.
+    pub fn new(worker: WorkerRank, kind: EngineKind) -> Self {
+        let presence = if kind == EngineKind::Sglang { Presence::Logical } else { Presence::Copies };
+        let is_mooncake = kind == EngineKind::Mooncake;
+        let sequencer = SequencerConfig {
+            lives: Lives::Implicit { late_window: 0 },
+            first_sequence: u64::from(is_mooncake),
+            replay: (!is_mooncake).then(ReplayWaits::default),
+            ..SequencerConfig::default()
+        };
+        Self {
+            worker,
+            presence,
+            media: MediaTable::default(),
+            adapters: Vec::new(),
+            max_names: 1 << 24,
+            sequencer,
+            limits: DecodeLimits::default(),
+            naming: RankNaming::default(),
+        }
+    }
+
+    /// The same, where nobody can be asked for what is missing.
+    #[must_use]
+    pub fn without_replay(mut self) -> Self {
+        self.sequencer.replay = None;
+        self
+    }
+
+    /// The same, where whoever receives the frames knows which life of the engine they are of: see
+    /// [`EngineFrame::incarnation`](crate::EngineFrame::incarnation).
+    #[must_use]
+    pub fn with_incarnations(mut self) -> Self {
+        self.sequencer.lives = Lives::Explicit;
+        self
+    }
+
+    pub(crate) fn ingest(&self, scheme: HashScheme) -> IngestConfig {
+        IngestConfig {
+            presence: self.presence,
+            media: self.media.clone(),
+            adapters: self.adapters.clone(),
+            max_names: self.max_names,
+            ..IngestConfig::new(scheme)
+        }
+    }
+}
