@@ -85,6 +85,9 @@ fn no_events_while_requests_flow() {
         assert_eq!(found(&fleet), [], "too few to tell");
         ask(100);
         assert_eq!(found(&fleet), [Finding::NoEvents { requests: 32, time: Duration::from_secs(40) }]);
+        // What it stores nothing of at all says nothing of its hashes.
+        fleet.clock.advance(Duration::from_secs(60));
+        assert_eq!(found(&fleet), [Finding::NoEvents { requests: 32, time: Duration::from_secs(100) }]);
         // It is heard of again.
         let mut stream = open(&fleet);
         let mut engine = MockEngine::new(rank(0), OURS);
