@@ -149,35 +149,35 @@ impl Shared {
         if out.sets.settle() && alone {
             out.mark_lower_bound();
         }
-        if !self.pages.tiers.is_unused() {
-            self.tell_tiers(out, path);
-        }
-        true
+        self.pages.tiers.is_unused() || self.tell_tiers(out, path)
     }
 
-    /// Says of each rank where its copies are.
+    /// Says of each rank where its copies are. False when one has changed since the ranks were found.
     #[cold]
-    fn tell_tiers(&self, out: &mut Overlaps, path: &[Step]) {
+    fn tell_tiers(&self, out: &mut Overlaps, path: &[Step]) -> bool {
         let mut sets = std::mem::take(&mut out.sets);
-        for (rank, slot, blocks) in sets.numbered() {
-            out.push(Overlap::new(rank, self.by_tier(slot, blocks as usize, path)));
-        }
+        let is_same = sets.numbered().all(|(rank, slot, blocks)| {
+            let by_tier = self.by_tier(slot, blocks as usize, path);
+            by_tier.map(|by_tier| out.push(Overlap::new(rank, by_tier))).is_some()
+        });
         sets.clear();
         out.sets = sets;
+        is_same
     }
 
-    /// Where the copies of the first `blocks` blocks are: goes over the path again.
+    /// Where the copies of the first `blocks` blocks are: goes over the path again. `None` if the rank holds more or less
+    /// of it by now: a credit belongs to the reach that was seen with it.
     #[cold]
-    fn by_tier(&self, slot: u32, blocks: usize, path: &[Step]) -> [u32; Tier::COUNT] {
+    fn by_tier(&self, slot: u32, blocks: usize, path: &[Step]) -> Option<[u32; Tier::COUNT]> {
         let (mut by_tier, mut rest) = ([blocks as u32, 0, 0, 0], blocks);
         for step in path {
             let here = rest.min(step.blocks as usize);
-            let mut lower = [0; super::tiers::LOWER];
+            let mut found = None;
             holders::for_each_word(&self.pages.lines, self.pages.headers.at(step.page), |holding| {
-                if let Some(entry) = holding.entry_of(slot) {
-                    lower = self.pages.tiers.count(entry.tiers(), here);
-                }
+                found = found.or_else(|| holding.entry_of(slot));
             });
+            let entry = found.filter(|entry| entry.reach().min(step.blocks as usize) == here)?;
+            let lower = self.pages.tiers.count(entry.tiers(), here);
             for (tier, count) in lower.into_iter().enumerate() {
                 // What a page says while it is being changed need not add up; the answer is thrown away then.
                 let count = count.min(by_tier[0]);
@@ -189,7 +189,7 @@ impl Shared {
                 break;
             }
         }
-        by_tier
+        Some(by_tier)
     }
 }
 
