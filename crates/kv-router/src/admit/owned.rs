@@ -92,7 +92,9 @@ impl OwnedRequest {
         let Some(constraints) = &self.constraints else { return true };
         let bound = || {
             let session = constraints.strict_session?;
-            core.sessions.get(session, core.clock.now())
+            let bound = core.sessions.get(session, core.clock.now())?;
+            // As in a decision: a rank that is gone, of which gossip may still tell, binds nobody.
+            core.fleet().get(bound).map(|rank| rank.id)
         };
         constraints.allow.as_ref().is_none_or(|allow| allow.contains(rank.worker))
             && constraints.pin.is_none_or(|pin| pin.admits(rank))

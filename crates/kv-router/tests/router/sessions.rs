@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use kv_router::SessionGossip;
 use kv_router::{
-    Capacity, Constraints, JournalConfig, Pin, RouteError, RouteRequest, SessionId, Stickiness, WorkerId,
+    Capacity, Constraints, JournalConfig, Pin, QueueConfig, RouteError, RouteRequest, SessionId, Stickiness,
+    WorkerId,
 };
 use kv_router_load::{ReplicaId, ReplicaLife, ReplicaSync, SyncConfig};
 use kv_router_schedule::BindingVersion;
@@ -58,6 +59,29 @@ fn section_10_a_dead_worker_never_wins_by_affinity() {
         assert!(fleet.router.merge_session(gossip));
         assert_eq!(ask(&fleet, 2, stickiness), Ok(other));
     }
+}
+
+#[test]
+fn who_is_stuck_to_a_worker_that_is_gone_does_not_wait_beside_room() {
+    let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+    let fleet = Fleet::with(2, capacity, |config| {
+        config.filters.wait_prefill = Some(1.0);
+        config.queue = Some(QueueConfig::default());
+    });
+    // Late gossip of a router that has not noticed yet.
+    let gossip = SessionGossip {
+        session: SESSION,
+        worker: Some(rank(99)),
+        version: BindingVersion { count: 9, replica: 9 },
+        idle: Duration::ZERO,
+    };
+    assert!(fleet.router.merge_session(gossip));
+    let tokens: Vec<_> = (0..3).map(tokens).collect();
+    let held = [0, 1].map(|number| fleet.router.route(&RouteRequest::from_tokens(&tokens[number])).unwrap());
+    let strict = RouteRequest::from_tokens(&tokens[2]).session(SESSION, Stickiness::Strict);
+    let waits = fleet.router.admit(&strict).unwrap().try_take().expect_err("both are full");
+    drop(held);
+    assert!(waits.try_take().is_ok(), "both are idle");
 }
 
 #[test]
