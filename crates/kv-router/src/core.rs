@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use kv_router_index::{Certainty, FindOptions};
 use kv_router_load::{BookError, Booking, Demand, LoadTracker};
-use kv_router_schedule::{Explanation, SelectRequest, Selection, Selector, Stickiness};
+use kv_router_schedule::{Explanation, Preference, SelectRequest, Selection, Selector, Stickiness};
 use kv_router_types::WorkerRank;
 use parking_lot::{Mutex, RwLock};
 
@@ -209,8 +209,18 @@ impl Core {
         {
             let decided = self.choose(request, select, blocks, room, Some(bound));
             // A strict one stays, or waits. A hint is no reason to do either.
-            if decided.is_ok() || stickiness == Stickiness::Strict {
+            if stickiness == Stickiness::Strict {
                 return decided;
+            }
+            match &decided {
+                // Alone it has nobody beside it who has the taints that it lacks.
+                Ok((stays, _)) if stays.preference == Preference::Relaxed => {
+                    let among_all = self.choose(request, select, blocks, room, None);
+                    let is_met = |(goes, _): &(Selection, _)| goes.preference == Preference::Met;
+                    return if among_all.as_ref().is_ok_and(is_met) { among_all } else { decided };
+                }
+                Ok(_) => return decided,
+                Err(_) => {}
             }
         }
         self.choose(request, select, blocks, room, None)

@@ -6,10 +6,10 @@ use std::time::Duration;
 use kv_router::SessionGossip;
 use kv_router::{
     Capacity, Constraints, JournalConfig, Pin, QueueConfig, RouteError, RouteRequest, SessionId, Stickiness,
-    WorkerId,
+    Taint, WorkerId, WorkerSpec, WorkerTraits,
 };
 use kv_router_load::{ReplicaId, ReplicaLife, ReplicaSync, SyncConfig};
-use kv_router_schedule::BindingVersion;
+use kv_router_schedule::{BindingVersion, Preference};
 
 use crate::support::{Fleet, rank, worker};
 
@@ -100,6 +100,30 @@ fn section_10_affinity_never_outvotes_a_filter() {
     drop(busy);
     assert_eq!(ask(&fleet, 3, Stickiness::Advisory), Ok(other));
     assert!(fleet.router.end_session(SESSION) && !fleet.router.end_session(SESSION));
+}
+
+#[test]
+fn section_10_affinity_never_outvotes_a_preferred_taint() {
+    let fleet = Fleet::new(1);
+    let tokens = tokens(1);
+    let preferred = [Taint::new("spot")];
+    let constraints = Constraints { preferred_taints: &preferred, ..Constraints::default() };
+    let request = RouteRequest::from_tokens(&tokens).session(SESSION, Stickiness::Advisory);
+    let request = request.constraints(constraints);
+    let join = |id, taints: &[Taint]| {
+        let mut traits = WorkerTraits::default();
+        traits.taints.extend_from_slice(taints);
+        let spec = WorkerSpec::new(fleet.router.scheme().block_size()).with_traits(traits);
+        fleet.router.join(worker(id), spec).unwrap();
+    };
+    // While nobody has the taint, the session stays where it is.
+    let home = fleet.router.route(&request).unwrap();
+    join(1, &[]);
+    assert_eq!(fleet.router.route(&request).unwrap().worker(), home.worker());
+    join(2, &preferred);
+    let moved = fleet.router.route(&request).unwrap();
+    assert_eq!((moved.worker(), moved.selection().preference), (rank(2), Preference::Met));
+    assert_eq!(fleet.router.route(&request).unwrap().worker(), rank(2));
 }
 
 #[test]
