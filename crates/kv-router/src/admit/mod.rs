@@ -106,8 +106,10 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
     let key = pushed.map_err(|refused| AdmitError::Queue(refused.reason))?;
     // Room may have come up between the decision and here, or this one is the first that fits.
     lobby.news.lock().arrived(key);
+    // Before the ring: should code of others panic in the walk, the request must not wait without anybody.
+    let ticket = Ticket::waiting(Arc::clone(core), key, pending);
     ring_for_news(core);
-    Ok(Ticket::waiting(Arc::clone(core), key, pending))
+    Ok(ticket)
 }
 
 /// Whether an error goes away when load falls.

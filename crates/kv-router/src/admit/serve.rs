@@ -47,8 +47,9 @@ pub(crate) fn ring_for_news(core: &Core) {
             may_restart: true,
             panics: &mut panics,
         };
-        // What is left to panic here is the clock: whoever rings next begins anew.
+        // What is left to panic here is the clock: whoever rings next begins anew, with the news that this walk took.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| walk.run())) {
+            lobby.news.lock().merge(walk.news);
             panics.keep(panic);
         }
     });

@@ -144,6 +144,20 @@ fn a_waker_that_panics_at_a_deadline_does_not_end_the_walk() {
 }
 
 #[test]
+fn who_is_not_let_in_because_another_panics_does_not_wait() {
+    let fleet = fleet(1);
+    let held = admit(&fleet, 0, None).wait().unwrap();
+    let late = tokens(1);
+    let late = RouteRequest::from_tokens(&late).deadline(fleet.now() + Duration::from_secs(1));
+    let mut late = pin!(fleet.router.admit(&late).unwrap());
+    poll_pending(late.as_mut(), None, true);
+    fleet.clock.advance(Duration::from_secs(1));
+    assert!(catch_unwind(AssertUnwindSafe(|| admit(&fleet, 2, None))).is_err());
+    assert_eq!(fleet.router.stats().queue.waiting, 0, "nobody has a ticket for it");
+    drop(held);
+}
+
+#[test]
 fn a_waker_that_panics_while_a_panic_unwinds_does_not_abort() {
     let fleet = fleet(1);
     let held = admit(&fleet, 0, None).wait().unwrap();
@@ -237,10 +251,14 @@ fn who_came_behind_a_head_that_is_blocked_is_tried_all_the_same() {
 }
 
 mod faulty {
-    //! A custom filter that panics for one request.
+    //! A clock that panics once, and custom rules that panic for one request.
+
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
 
     use kv_router::{
-        BlockSize, Candidate, CustomRules, Filter, RequestId, Router, RouterConfig, SelectRequest, WorkerSpec,
+        BlockSize, Candidate, Clock, CustomRules, Filter, RequestId, Router, RouterConfig, SelectRequest,
+        WorkerSpec,
     };
 
     use super::*;
@@ -280,5 +298,42 @@ mod faulty {
         drop(bad);
         drop(good);
         assert_eq!((router.stats().queue.waiting, router.stats().load.requests), (0, 0));
+    }
+
+    #[derive(Debug)]
+    struct Stops(Arc<AtomicBool>, Instant);
+
+    impl Clock for Stops {
+        fn now(&self) -> Instant {
+            assert!(!self.0.swap(false, Ordering::Relaxed), "the clock stopped");
+            self.1
+        }
+    }
+
+    #[test]
+    fn a_clock_that_panics_amid_a_walk_costs_nobody_the_room() {
+        let block_size = BlockSize::new(16).unwrap();
+        let mut config = RouterConfig::new(block_size);
+        config.filters.wait_prefill = Some(1.0);
+        config.queue = Some(QueueConfig::default());
+        let stops = Arc::new(AtomicBool::new(false));
+        #[expect(clippy::disallowed_methods, reason = "virtual time needs some origin")]
+        let clock = Stops(Arc::clone(&stops), Instant::now());
+        let router = Router::builder(config).clock(clock).build().unwrap();
+        let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+        for id in 0..2 {
+            router.join(worker(id), WorkerSpec::new(block_size).with_capacity(capacity)).unwrap();
+        }
+        let ask = |number: u32, to: u64| {
+            let constraints = Constraints { pin: Some(Pinned::Worker(worker(to))), ..Constraints::default() };
+            router.admit(&RouteRequest::from_tokens(&tokens(number)).constraints(constraints)).unwrap()
+        };
+        let [zero, one] = [0, 1].map(|to| ask(to, to.into()).wait().unwrap());
+        let waits = ask(2, 0).try_take().expect_err("its worker is full");
+        stops.store(true, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(zero))).is_err());
+        // What the walk knew is not lost, although the next ring is about another worker.
+        drop(one);
+        assert!(waits.try_take().is_ok(), "its worker is idle");
     }
 }
