@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use kv_router_index::{Certainty, FindOptions};
 use kv_router_load::{BookError, Booking, Demand, LoadTracker};
-use kv_router_schedule::{Explanation, Preference, SelectRequest, Selection, Selector, Stickiness};
+use kv_router_schedule::{
+    Explanation, Preference, SelectError, SelectRequest, Selection, Selector, Stickiness,
+};
 use kv_router_types::WorkerRank;
 use parking_lot::{Mutex, RwLock};
 
@@ -28,6 +30,9 @@ use crate::{Decision, RouteError, RouteRequest, RouterConfig};
 
 /// How often a decision is made again because the selected rank left before it was booked.
 const MOST_ATTEMPTS: usize = 4;
+
+/// Who was chosen, and why, if that was asked for.
+type Decided = (Result<Selection, SelectError>, Option<Explanation>);
 
 /// The state of a router.
 pub(crate) struct Core {
@@ -85,7 +90,8 @@ impl Core {
             let select = self.select_request(request, prompt_blocks);
             let mut attempt = 1;
             loop {
-                let (selection, explanation) = self.decide(request, &select, blocks, room)?;
+                let (selection, explanation) = self.decide(request, &select, blocks, room);
+                let selection = selection.map_err(RouteError::Select)?;
                 let worker = selection.worker;
                 let winner = room.candidate(worker, blocks);
                 let candidate = winner.ok_or(RouteError::Book(BookError::UnknownRank { worker }))?;
@@ -195,13 +201,27 @@ impl Core {
         }
     }
 
+    /// Says what would be decided now. Of the request, only its session counts beside `select`.
+    pub(crate) fn explain(
+        &self,
+        request: &RouteRequest<'_>,
+        select: &SelectRequest<'_>,
+        blocks: u32,
+        room: &mut Room,
+    ) -> Explanation {
+        match self.decide(&request.explained(), select, blocks, room) {
+            (_, Some(explanation)) => explanation,
+            (_, None) => room.explain(select, blocks, None, &mut self.seeds.next()),
+        }
+    }
+
     fn decide(
         &self,
         request: &RouteRequest<'_>,
         select: &SelectRequest<'_>,
         blocks: u32,
         room: &mut Room,
-    ) -> Result<(Selection, Option<Explanation>), RouteError> {
+    ) -> Decided {
         self.look(room);
         if let Some((session, stickiness)) = request.session
             && let Some(bound) = self.sessions.get(session, self.clock.now())
@@ -212,12 +232,12 @@ impl Core {
             if stickiness == Stickiness::Strict {
                 return decided;
             }
-            match &decided {
+            match decided.0 {
                 // Alone it has nobody beside it who has the taints that it lacks.
-                Ok((stays, _)) if stays.preference == Preference::Relaxed => {
+                Ok(Selection { preference: Preference::Relaxed, .. }) => {
                     let among_all = self.choose(request, select, blocks, room, None);
-                    let is_met = |(goes, _): &(Selection, _)| goes.preference == Preference::Met;
-                    return if among_all.as_ref().is_ok_and(is_met) { among_all } else { decided };
+                    let is_met = |goes: &Selection| goes.preference == Preference::Met;
+                    return if among_all.0.as_ref().is_ok_and(is_met) { among_all } else { decided };
                 }
                 Ok(_) => return decided,
                 Err(_) => {}
@@ -234,16 +254,15 @@ impl Core {
         blocks: u32,
         room: &mut Room,
         only: Option<WorkerRank>,
-    ) -> Result<(Selection, Option<Explanation>), RouteError> {
+    ) -> Decided {
         if request.explain {
             let explanation = room.explain(select, blocks, only, &mut self.seeds.next());
-            let selection = explanation.outcome.map_err(RouteError::Select)?;
-            return Ok((selection, Some(explanation)));
+            return (explanation.outcome, Some(explanation));
         }
         let selection = match only {
             None => room.select(select, blocks, &mut self.seeds.next()),
             Some(only) => room.select_only(select, blocks, only, &mut self.seeds.next()),
         };
-        Ok((selection.map_err(RouteError::Select)?, None))
+        (selection, None)
     }
 }

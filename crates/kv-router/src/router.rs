@@ -115,7 +115,8 @@ impl Router {
         admit(&self.core, request)
     }
 
-    /// Says what [`route`](Self::route) would decide now and why, without booking. Uses up one draw.
+    /// Says what [`route`](Self::route) would decide now and why, without booking. Uses up the draws of a decision. Of a
+    /// request that stays with its session, the rank of the session is the only candidate.
     ///
     /// # Errors
     ///
@@ -124,8 +125,7 @@ impl Router {
         self.core.with_room(|room| {
             let (prompt_blocks, blocks) = self.core.hash(request, room)?;
             let select = self.core.select_request(request, prompt_blocks);
-            self.core.look(room);
-            Ok(room.explain(&select, blocks, None, &mut self.core.seeds.next()))
+            Ok(self.core.explain(request, &select, blocks, room))
         })
     }
 

@@ -127,6 +127,23 @@ fn section_10_affinity_never_outvotes_a_preferred_taint() {
 }
 
 #[test]
+fn what_is_explained_is_what_is_decided_for_a_session() {
+    let fleet = Fleet::new(2);
+    let tokens = tokens(1);
+    let home = fleet.router.route(&RouteRequest::from_tokens(&tokens)).unwrap();
+    for stickiness in [Stickiness::Advisory, Stickiness::Strict] {
+        let request = RouteRequest::from_tokens(&tokens).session(SESSION, stickiness);
+        let bound = fleet.router.route(&request).unwrap();
+        assert_ne!(bound.worker(), home.worker());
+        // Without the session both are as good.
+        for _ in 0..20 {
+            let told = fleet.router.explain(&request).unwrap();
+            assert_eq!(told.outcome.unwrap().worker, bound.worker());
+        }
+    }
+}
+
+#[test]
 fn section_10_routers_share_load_and_sessions() {
     let with = |replica| {
         Fleet::with(4, Capacity::default(), |config| {
