@@ -75,6 +75,9 @@ pub enum AdmitError {
     Queue(QueueFull),
     /// Its deadline passed while it waited.
     DeadlinePassed,
+    /// A custom rule or the clock panicked while it was decided on for somebody who waited. The panic itself came out of
+    /// the call that made the decision.
+    Panicked,
 }
 
 impl fmt::Display for AdmitError {
@@ -85,6 +88,9 @@ impl fmt::Display for AdmitError {
             Self::DeadlinePassed => {
                 f.write_str("no worker had room before the deadline: answer the client so, or add workers")
             }
+            Self::Panicked => {
+                f.write_str("a custom rule or the clock panicked on the request: mend what panicked")
+            }
         }
     }
 }
@@ -93,7 +99,7 @@ impl Error for AdmitError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Route(error) => Some(error),
-            Self::Queue(_) | Self::DeadlinePassed => None,
+            Self::Queue(_) | Self::DeadlinePassed | Self::Panicked => None,
         }
     }
 }

@@ -137,10 +137,11 @@ impl Walk<'_> {
                     self.fill(&pending, Err(AdmitError::Route(error)));
                 }
                 Some(Err(_)) => lobby.queue.lock().block(&mut self.pass, key),
-                // It goes on waiting, for who waits may cancel, and whoever is behind it is tried the next time.
+                // It would most likely panic again, in every walk, before whoever is behind it is tried.
                 None => {
-                    lobby.news.lock().is_general = true;
-                    lobby.queue.lock().block(&mut self.pass, key);
+                    let taken = lobby.queue.lock().take(key);
+                    drop(taken);
+                    self.fill(&pending, Err(AdmitError::Panicked));
                 }
             }
         }

@@ -257,8 +257,8 @@ mod faulty {
     use std::time::Instant;
 
     use kv_router::{
-        BlockSize, Candidate, Clock, CustomRules, Filter, RequestId, Router, RouterConfig, SelectRequest,
-        WorkerSpec,
+        AdmitError, BlockSize, Candidate, Clock, CustomRules, Filter, RequestId, Router, RouterConfig,
+        Scorer, SelectRequest, WorkerSpec,
     };
 
     use super::*;
@@ -277,26 +277,54 @@ mod faulty {
         }
     }
 
-    #[test]
-    fn a_custom_rule_that_panics_for_one_who_waits_costs_the_others_nothing() {
+    /// One worker that takes 64 prompt tokens at a time, and a queue in front of it.
+    fn router(rules: CustomRules) -> Router {
         let block_size = BlockSize::new(16).unwrap();
         let mut config = RouterConfig::new(block_size);
         config.filters.wait_prefill = Some(1.0);
         config.queue = Some(QueueConfig::default());
-        let router = Router::builder(config).custom(CustomRules::new().filter(Panics)).build().unwrap();
+        let router = Router::builder(config).custom(rules).build().unwrap();
         let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
         router.join(worker(0), WorkerSpec::new(block_size).with_capacity(capacity)).unwrap();
-        let ask = |id: u32| {
-            router.admit(&RouteRequest::from_tokens(&tokens(id)).id(RequestId::new(id.into()))).unwrap()
-        };
-        let held = ask(1).wait().unwrap();
-        let (bad, good) = (ask(13), ask(2));
+        router
+    }
+
+    fn ask(router: &Router, id: u32) -> Ticket {
+        router.admit(&RouteRequest::from_tokens(&tokens(id)).id(RequestId::new(id.into()))).unwrap()
+    }
+
+    #[test]
+    fn a_custom_rule_that_panics_for_one_who_waits_costs_the_others_nothing() {
+        let router = router(CustomRules::new().filter(Panics));
+        let held = ask(&router, 1).wait().unwrap();
+        let (bad, good) = (ask(&router, 13), ask(&router, 2));
         assert!(catch_unwind(AssertUnwindSafe(|| drop(held))).is_err());
         let good = good.try_take().expect("nothing is wrong with it").unwrap();
         assert_eq!(good.worker(), rank(0));
-        assert_eq!(router.stats().queue.waiting, 1);
-        drop(bad);
+        assert_eq!(bad.try_take().expect("it is told").unwrap_err(), AdmitError::Panicked);
         drop(good);
+        assert_eq!((router.stats().queue.waiting, router.stats().load.requests), (0, 0));
+    }
+
+    impl Scorer for Panics {
+        fn name(&self) -> &'static str {
+            "panics"
+        }
+
+        fn cost(&self, request: &SelectRequest<'_>, candidate: &Candidate<'_>) -> f64 {
+            f64::from(u8::from(Filter::admits(self, request, candidate)))
+        }
+    }
+
+    /// Under scorers alone, those who can go to the same places stand in one line.
+    #[test]
+    fn a_scorer_that_panics_for_the_head_does_not_block_those_behind_it() {
+        let router = router(CustomRules::new().scorer(1.0, Panics));
+        let held = ask(&router, 1).wait().unwrap();
+        let (bad, good) = (ask(&router, 13), ask(&router, 2));
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(held))).is_err());
+        assert!(good.try_take().is_ok(), "nothing is wrong with it");
+        assert_eq!(bad.try_take().expect("it is told").unwrap_err(), AdmitError::Panicked);
         assert_eq!((router.stats().queue.waiting, router.stats().load.requests), (0, 0));
     }
 
