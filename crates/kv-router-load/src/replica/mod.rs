@@ -125,7 +125,8 @@ pub struct BookingsSnapshot {
 }
 
 impl LoadTracker {
-    /// Changes of our own bookings since the last call, at most `most` of them. Send them to every other replica, in
+    /// Changes of our own bookings since the last call, at most `most` of them, and fewer when their prompts are long:
+    /// call it until there is none. Send them to every other replica, in
     /// their order if that is possible. Without changes the batch is a heartbeat, and should be sent now and then.
     /// `None` for a tracker without a journal.
     pub fn take_deltas(&self, most: usize) -> Option<DeltaBatch> {

@@ -81,12 +81,13 @@ impl Peers {
 
         let mut out = Vec::new();
         let mut send = |to, message| out.push(PeerEnvelope { to, message });
-        while let Some(batch) = core.load.take_deltas(MOST_DELTAS) {
-            let is_last = batch.deltas.len() < MOST_DELTAS;
-            send(Recipient::Everyone, PeerMessage::Deltas(batch));
-            if is_last {
-                break;
-            }
+        // A heartbeat, if nothing has changed. A batch of long prompts holds fewer changes than it may.
+        let mut batch = core.load.take_deltas(MOST_DELTAS);
+        while let Some(deltas) = batch {
+            let may_be_more = !deltas.deltas.is_empty();
+            send(Recipient::Everyone, PeerMessage::Deltas(deltas));
+            let next = || core.load.take_deltas(MOST_DELTAS).filter(|next| !next.deltas.is_empty());
+            batch = may_be_more.then(next).flatten();
         }
         // One answer for all who asked: it is the same, and may be large.
         let to = match askers.first() {
