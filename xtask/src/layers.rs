@@ -97,6 +97,21 @@ const RULES: &[Rule] = &[
         optional: &[],
     },
     Rule {
+        name: "kv-router-nats",
+        layer: Layer::L3,
+        uses: &[
+            "kv-router-transport",
+            "kv-router-types",
+            "async-nats",
+            "bytes",
+            "crossbeam-channel",
+            "futures-util",
+            "parking_lot",
+            "tokio",
+        ],
+        optional: &[],
+    },
+    Rule {
         name: "kv-router",
         layer: Layer::L4,
         uses: &[

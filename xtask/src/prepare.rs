@@ -1,11 +1,14 @@
-//! `cargo xtask prepare`: what a build and the tests need beside Rust: a C++ compiler for libzmq, and a Python with
-//! pyzmq for the interop tests. What is there already costs a second.
+//! `cargo xtask prepare`: what a build and the tests need beside Rust: a C++ compiler for libzmq, a Python with pyzmq for
+//! the interop tests, and a NATS server to talk to. What is there already costs a second.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::flags::Prepare;
 use crate::shell::Shell;
+
+/// Where Debian puts the server: not on everybody's `PATH`.
+const NATS_SERVER: [&str; 2] = ["nats-server", "/usr/sbin/nats-server"];
 
 /// Any release with libzmq 4.3.
 const PYZMQ: &str = "pyzmq>=26,<28";
@@ -14,10 +17,11 @@ impl Prepare {
     /// Looks for each of them, and installs what is missing, from Debian's packages and from PyPI.
     pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
         compiler(shell)?;
+        nats_server(shell)?;
         let folder = target_directory(shell)?.join("tmp").join("pyzmq");
         let python = folder.join("bin").join("python");
         if python.exists() && imports_zmq(shell, &python) {
-            eprintln!("prepare: a C++ compiler and {} are there", folder.display());
+            eprintln!("prepare: a C++ compiler, nats-server and {} are there", folder.display());
             return Ok(());
         }
         let make = || shell.program("python3").args(["-m", "venv", "--clear"]).args([&folder]).run();
@@ -36,6 +40,14 @@ pub(crate) fn compiler(shell: &Shell) -> Result<(), Error> {
         Ok(_) => Ok(()),
         Err(_) => install(shell, "g++"),
     }
+}
+
+/// The broker that the tests of kv-router-nats start for themselves.
+fn nats_server(shell: &Shell) -> Result<(), Error> {
+    if NATS_SERVER.iter().any(|name| shell.program(name).args(["--version"]).read().is_ok()) {
+        return Ok(());
+    }
+    install(shell, "nats-server")
 }
 
 fn imports_zmq(shell: &Shell, python: &Path) -> bool {

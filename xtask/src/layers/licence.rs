@@ -1,7 +1,8 @@
 //! Whether an SPDX licence expression can be satisfied with licences that we accept.
 
 /// Licences we accept. `.deny.toml` holds the same list, for `cargo deny`.
-pub(super) const ACCEPTED: &[&str] = &["Apache-2.0", "BSL-1.0", "MIT", "Unicode-3.0", "Zlib"];
+pub(super) const ACCEPTED: &[&str] =
+    &["Apache-2.0", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "Unicode-3.0", "Zlib"];
 
 /// The expression is not SPDX: a human must look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,67 @@
+//! What a follower may spend, and how long it waits.
+
+use std::time::Duration;
+
+use kv_router_transport::{DumpFingerprint, Lives, ReplayWaits, SequencerConfig};
+
+use crate::SnapshotName;
+use crate::config::check_count;
+use crate::error::ConfigError;
+
+/// How a replica follows the ranks of its fleet.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FollowerConfig {
+    /// How long missing batches are waited for; `idle` is also the longest wait for one page.
+    pub replay: ReplayWaits,
+    /// How long a snapshot is waited for when a relay no longer has what is missing. Default: 30 s; `None` when
+    /// nobody writes any.
+    pub snapshot: Option<Duration>,
+    /// The snapshot to start from and to recover with. Default: [`SnapshotName::fleet`].
+    pub name: SnapshotName,
+    /// What a snapshot has to be of. One of another fingerprint is as good as none.
+    pub fingerprint: DumpFingerprint,
+    /// Batches of one rank that may wait for missing ones. Default: 1,024.
+    pub held: usize,
+    /// Ranks followed; batches of more are counted and dropped. Default: 16,384.
+    pub ranks: usize,
+    /// Pages under way at a time, over all ranks. Default: 8.
+    pub pages: usize,
+}
+
+impl Default for FollowerConfig {
+    fn default() -> Self {
+        Self {
+            replay: ReplayWaits::default(),
+            snapshot: Some(Duration::from_secs(30)),
+            name: SnapshotName::fleet(),
+            fingerprint: DumpFingerprint::default(),
+            held: 1024,
+            ranks: 16_384,
+            pages: 8,
+        }
+    }
+}
+
+impl FollowerConfig {
+    /// Checks that the parts make sense.
+    ///
+    /// # Errors
+    ///
+    /// The first [`ConfigError`] found.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        check_count("ranks", self.ranks)?;
+        check_count("pages", self.pages)?;
+        self.sequencer().validate().map_err(ConfigError::Sequencer)
+    }
+
+    pub(super) fn sequencer(&self) -> SequencerConfig {
+        SequencerConfig {
+            lives: Lives::Explicit,
+            first_sequence: 0,
+            replay: Some(self.replay),
+            snapshot: self.snapshot,
+            held: self.held,
+        }
+    }
+}

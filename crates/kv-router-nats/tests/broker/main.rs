@@ -1,0 +1,8 @@
+//! Everything against a real NATS server, which each test starts for itself.
+
+mod faults;
+mod model;
+mod proxy;
+mod server;
+mod stores;
+mod streams;

@@ -1,0 +1,142 @@
+//! Batches from relays to followers, when nothing but messages fails.
+#![expect(clippy::unwrap_used, reason = "a test may unwrap")]
+
+use std::time::Duration;
+
+use kv_router_nats::{
+    ConnectError, Credentials, Follower, FollowerConfig, Link, RelayConfig, SnapshotConfig, SnapshotStore,
+};
+use kv_router_transport::Standing;
+
+use crate::model::{Engine, Model, becomes_exact, config, link, poll, rank, truth};
+use crate::server::Server;
+
+pub(crate) fn follower(link: &Link) -> Follower {
+    let store = SnapshotStore::new(link, SnapshotConfig::default()).unwrap();
+    Follower::start(link, store, FollowerConfig::default()).unwrap()
+}
+
+pub(crate) fn fleet(link: &Link, life: u64, ranks: u32) -> Vec<Engine> {
+    (0..ranks).map(|r| Engine::start(link, rank(7, r), life, RelayConfig::default())).collect()
+}
+
+#[test]
+fn a_follower_holds_what_the_engines_hold() {
+    let server = Server::start();
+    let (beside_engines, beside_router) = (link(&server.url()), link(&server.url()));
+    let (mut replica, mut model) = (follower(&beside_router), Model::default());
+    let mut engines = fleet(&beside_engines, 1, 4);
+    for engine in &mut engines {
+        engine.steps(200);
+    }
+    becomes_exact("live", &mut replica, &mut model, &engines);
+    assert_eq!(replica.standing(rank(7, 0)), Standing::Fresh);
+    assert_eq!(replica.counters().malformed, 0);
+    beside_router.close(Duration::from_secs(2));
+    beside_engines.close(Duration::from_secs(2));
+}
+
+#[test]
+fn a_follower_that_comes_late_is_told_everything_even_by_an_idle_engine() {
+    let server = Server::start();
+    let beside_engines = link(&server.url());
+    let mut engines = fleet(&beside_engines, 1, 3);
+    for engine in &mut engines {
+        engine.steps(300);
+        engine.publisher.flush(Duration::from_secs(5)).unwrap();
+    }
+    let beside_router = link(&server.url());
+    let (mut replica, mut model) = (follower(&beside_router), Model::default());
+    becomes_exact("late and idle", &mut replica, &mut model, &engines);
+    assert_eq!(replica.standing(rank(7, 2)), Standing::Fresh);
+    assert!(replica.counters().replayed > 0);
+}
+
+#[test]
+fn a_new_life_forgets_the_old_one() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let (mut replica, mut model) = (follower(&link), Model::default());
+    let mut engines = fleet(&link, 1, 2);
+    engines.iter_mut().for_each(|engine| engine.steps(50));
+    becomes_exact("first life", &mut replica, &mut model, &engines);
+    drop(engines);
+    let mut engines = fleet(&link, 2, 2);
+    engines.iter_mut().for_each(|engine| engine.steps(5));
+    becomes_exact("second life", &mut replica, &mut model, &engines);
+    assert_eq!(replica.sequencer_counters(rank(7, 0)).unwrap().new_lives, 1);
+}
+
+#[test]
+fn what_a_slow_follower_drops_it_gets_back() {
+    let server = Server::start();
+    let beside_engines = link(&server.url());
+    let mut small = config(&server.url());
+    small.waiting_messages = 16;
+    let beside_router = Link::connect(small).unwrap();
+    let (mut replica, mut model) = (follower(&beside_router), Model::default());
+    let mut engines = fleet(&beside_engines, 1, 2);
+    for engine in &mut engines {
+        engine.steps(500);
+        engine.publisher.flush(Duration::from_secs(5)).unwrap();
+    }
+    // Nothing was polled meanwhile.
+    becomes_exact("slow follower", &mut replica, &mut model, &engines);
+    assert!(replica.counters().dropped + beside_router.counters().slow > 0, "{replica:?}");
+}
+
+#[test]
+fn a_batch_that_comes_twice_applies_once() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let (mut replica, mut model) = (follower(&link), Model::default());
+    let mut relay = RelayConfig::default();
+    relay.beat = Duration::from_millis(20);
+    let mut engines = vec![Engine::start(&link, rank(7, 0), 1, relay)];
+    engines[0].steps(20);
+    becomes_exact("before the beats", &mut replica, &mut model, &engines);
+    let beats = engines[0].publisher.counters().beats;
+    assert!(crate::model::until(crate::model::PATIENCE, || {
+        poll(&mut replica, &mut model);
+        replica.sequencer_counters(rank(7, 0)).unwrap().duplicates >= 3
+    }));
+    assert!(engines[0].publisher.counters().beats > beats);
+    assert!(model.equals(&truth(&engines)));
+    assert_eq!(replica.sequencer_counters(rank(7, 0)).unwrap().applied, 20);
+}
+
+#[test]
+fn without_what_is_missing_a_rank_is_cold_and_live() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let mut relay = RelayConfig::default();
+    relay.replay_bytes = 1;
+    let mut engines = [Engine::start(&link, rank(7, 0), 1, relay)];
+    engines[0].steps(30);
+    engines[0].publisher.flush(Duration::from_secs(5)).unwrap();
+    let (mut replica, mut model) = (follower(&link), Model::default());
+    assert!(crate::model::until(crate::model::PATIENCE, || {
+        poll(&mut replica, &mut model);
+        replica.counters().failed_snapshots > 0
+    }));
+    assert_eq!(replica.standing(rank(7, 0)), Standing::Cold);
+    let before = replica.sequencer_counters(rank(7, 0)).unwrap().applied;
+    engines[0].steps(10);
+    assert!(crate::model::until(crate::model::PATIENCE, || {
+        poll(&mut replica, &mut model);
+        replica.sequencer_counters(rank(7, 0)).unwrap().applied >= before + 10
+    }));
+}
+
+#[test]
+fn a_server_that_is_not_there_or_wants_a_token_is_an_error_that_says_so() {
+    let mut server = Server::with(&["--auth", "s3cret"]);
+    let refused = Link::connect(config(&server.url())).unwrap_err();
+    assert!(matches!(refused, ConnectError::Refused(_)), "{refused}");
+    let mut with_token = config(&server.url());
+    with_token.credentials = Credentials::Token(String::from("s3cret"));
+    assert!(Link::connect(with_token).unwrap().is_up());
+    server.kill();
+    let refused = Link::connect(config(&server.url())).unwrap_err();
+    assert!(refused.to_string().contains("check"), "{refused}");
+}
