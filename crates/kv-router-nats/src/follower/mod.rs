@@ -2,6 +2,7 @@
 
 mod config;
 mod fleet;
+mod sink;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -11,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Select};
 use kv_router_transport::{
-    Action, BatchCodec, EventBatch, ForgetReason, Numbered, RecoveryId, ReplayRequest, SequencerCounters,
-    Standing, StreamSequencer, Watermark,
+    Action, BatchCodec, EventBatch, Numbered, RecoveryId, ReplayRequest, SequencerCounters, Standing,
+    StreamSequencer, Watermark,
 };
-use kv_router_types::{KvEvent, WorkerRank};
+use kv_router_types::{WorkerId, WorkerRank};
 use tokio::sync::watch;
 
 pub use self::config::FollowerConfig;
 use self::fleet::Fleet;
+pub use self::sink::{FollowSink, FollowerCounters};
 use self::sources::{Answer, Answered, Sources};
 use crate::error::RequestError;
 use crate::inbox::{Inbox, Message};
@@ -27,46 +29,6 @@ use crate::snapshots::SnapshotStore;
 
 /// Most messages taken in one [`Follower::poll`].
 const MOST_A_POLL: usize = 1024;
-
-/// What keeps the state of the ranks: an index, or a router.
-pub trait FollowSink {
-    /// Apply these, in order.
-    fn apply(&mut self, batch: EventBatch);
-
-    /// Forget all that the rank holds, in every tier.
-    fn forget(&mut self, rank: WorkerRank, reason: ForgetReason);
-
-    /// Replace all that the rank holds by what these events build: its state as of `watermark`.
-    fn restore(&mut self, rank: WorkerRank, watermark: Watermark, events: &[KvEvent]);
-}
-
-/// What a follower did so far. Each number only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FollowerCounters {
-    /// Batches that came live.
-    pub live: u64,
-    /// Batches that came by replay.
-    pub replayed: u64,
-    /// Messages that came when too many waited: a slow consumer. They are got back by replay.
-    pub dropped: u64,
-    /// Messages that are no batch, or not of the rank in their subject.
-    pub malformed: u64,
-    /// Batches of ranks above the limit.
-    pub refused_ranks: u64,
-    /// Pages asked for.
-    pub pages: u64,
-    /// Pages that did not come, or made no sense.
-    pub failed_pages: u64,
-    /// Snapshots loaded.
-    pub snapshots: u64,
-    /// Snapshots that did not come, were damaged, or are of another fingerprint.
-    pub failed_snapshots: u64,
-    /// Ranks restored from snapshots.
-    pub restored: u64,
-    /// Times the connection came back and every rank was asked for what it said meanwhile.
-    pub catch_ups: u64,
-}
 
 /// Follows every rank of the fleet: one sequence machine a rank, fed from one subscription, with replays from the
 /// relays and snapshots from the store where batches are missing.
@@ -198,12 +160,34 @@ impl Follower {
         self.ranks.get(&rank).map(StreamSequencer::counters)
     }
 
-    /// The worker is gone: forgets the rank, and what is still under way from this life of it.
-    pub fn retire(&mut self, rank: WorkerRank, sink: &mut dyn FollowSink) {
-        if let Some(mut sequencer) = self.ranks.remove(&rank) {
-            sequencer.retire(&mut self.actions);
-            self.put_back(rank, sequencer, sink);
-        }
+    /// The worker is gone ([`WorkerEvent::Left`](crate::WorkerEvent::Left) or `Expired`): forgets its ranks, and what is
+    /// still under way from this life of them.
+    pub fn retire(&mut self, worker: WorkerId, sink: &mut dyn FollowSink) {
+        self.each(sink, |rank, sequencer, out| {
+            if rank.worker == worker {
+                sequencer.retire(out);
+            }
+        });
+    }
+
+    /// The worker is there ([`WorkerEvent::Joined`](crate::WorkerEvent::Joined)): if it was retired, though its engine
+    /// went on in the same life, its ranks are learned anew. Others are asked for what they may have said unheard.
+    pub fn revive(&mut self, now: Instant, worker: WorkerId, sink: &mut dyn FollowSink) {
+        self.each(sink, |rank, sequencer, out| {
+            if rank.worker == worker {
+                sequencer.revive();
+                sequencer.catch_up(now, out);
+            }
+        });
+    }
+
+    /// What the sink holds of the rank is found to be wrong: forgets it and builds it anew, from the relay or else from
+    /// the snapshot. `false` when there is nothing to build it from, or it is being built already.
+    pub fn resync(&mut self, now: Instant, rank: WorkerRank, sink: &mut dyn FollowSink) -> bool {
+        let Some(mut sequencer) = self.ranks.remove(&rank) else { return false };
+        let begun = sequencer.resync(now, &mut self.actions);
+        self.put_back(rank, sequencer, sink);
+        begun
     }
 
     /// What happened so far.
@@ -226,11 +210,11 @@ impl Follower {
         }
         self.ups.mark_unchanged();
         self.counters.catch_ups += 1;
-        self.each(sink, |sequencer, out| sequencer.catch_up(now, out));
+        self.each(sink, |_, sequencer, out| sequencer.catch_up(now, out));
     }
 
     fn tick(&mut self, now: Instant, sink: &mut dyn FollowSink) {
-        self.each(sink, |sequencer, out| {
+        self.each(sink, |_, sequencer, out| {
             if sequencer.next_deadline().is_some_and(|deadline| deadline <= now) {
                 sequencer.tick(now, out);
             }
@@ -240,11 +224,11 @@ impl Follower {
     fn each(
         &mut self,
         sink: &mut dyn FollowSink,
-        mut touch: impl FnMut(&mut StreamSequencer<EventBatch>, &mut Vec<Action<EventBatch>>),
+        mut touch: impl FnMut(WorkerRank, &mut StreamSequencer<EventBatch>, &mut Vec<Action<EventBatch>>),
     ) {
         let mut ranks = std::mem::take(&mut self.ranks);
         for (&rank, sequencer) in &mut ranks {
-            touch(sequencer, &mut self.actions);
+            touch(rank, sequencer, &mut self.actions);
             self.execute(rank, sink);
         }
         self.ranks = ranks;

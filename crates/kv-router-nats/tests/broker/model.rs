@@ -167,6 +167,17 @@ impl Engine {
         self.publisher.publish(events).unwrap();
     }
 
+    /// Publishes one store of many blocks.
+    pub(crate) fn store(&mut self, count: u64) {
+        let block =
+            |n| StoredBlock::new(ExternalSequenceHash::new(n), LocalBlockHash::new(n.wrapping_mul(3)));
+        let blocks = (self.next..self.next + count).map(block).collect();
+        self.next += count;
+        let event = KvEvent::Stored { tier: Tier::Device, parent: None, blocks };
+        self.truth.event(self.rank, &event);
+        self.publisher.publish(vec![event]).unwrap();
+    }
+
     pub(crate) fn steps(&mut self, count: usize) {
         for _ in 0..count {
             self.step();

@@ -1,5 +1,6 @@
 //! Batches from relays to followers, when nothing but messages fails.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap")]
+#![expect(clippy::disallowed_methods, reason = "a test against a real server needs the real time")]
 
 use std::time::Duration;
 
@@ -83,6 +84,69 @@ fn what_a_slow_follower_drops_it_gets_back() {
     // Nothing was polled meanwhile.
     becomes_exact("slow follower", &mut replica, &mut model, &engines);
     assert!(replica.counters().dropped + beside_router.counters().slow > 0, "{replica:?}");
+}
+
+#[test]
+fn the_bytes_that_wait_are_bounded_too() {
+    let server = Server::start();
+    let beside_engines = link(&server.url());
+    let mut small = config(&server.url());
+    small.waiting_bytes = 2000;
+    let beside_router = Link::connect(small).unwrap();
+    let (mut replica, mut model) = (follower(&beside_router), Model::default());
+    let mut engines = fleet(&beside_engines, 1, 2);
+    for engine in &mut engines {
+        engine.steps(100);
+        engine.publisher.flush(Duration::from_secs(5)).unwrap();
+    }
+    becomes_exact("few bytes", &mut replica, &mut model, &engines);
+    assert!(replica.counters().dropped > 0, "{replica:?}");
+}
+
+#[test]
+fn a_long_replay_comes_in_pages_and_a_large_event_in_batches() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let mut relay = RelayConfig::default();
+    (relay.frame_bytes, relay.page_bytes) = (1024, 4096);
+    let mut engines = [Engine::start(&link, rank(7, 0), 1, relay)];
+    engines[0].steps(300);
+    engines[0].store(2000);
+    engines[0].publisher.flush(Duration::from_secs(5)).unwrap();
+    let (mut replica, mut model) = (follower(&link), Model::default());
+    becomes_exact("in pages", &mut replica, &mut model, &engines);
+    assert!(replica.counters().pages > 10, "{replica:?}");
+    assert!(engines[0].publisher.counters().published > 330, "2,000 blocks do not fit a frame");
+    assert_eq!(replica.standing(rank(7, 0)), Standing::Fresh);
+}
+
+#[test]
+fn a_worker_that_was_taken_for_gone_is_learned_anew() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let (mut replica, mut model) = (follower(&link), Model::default());
+    let mut engines = fleet(&link, 1, 2);
+    engines.iter_mut().for_each(|engine| engine.steps(50));
+    becomes_exact("before", &mut replica, &mut model, &engines);
+    let worker = rank(7, 0).worker;
+    replica.retire(worker, &mut model);
+    assert_eq!(model.blocks(), 0);
+    engines.iter_mut().for_each(|engine| engine.steps(5));
+    engines.iter().for_each(|engine| engine.publisher.flush(Duration::from_secs(5)).unwrap());
+    assert!(crate::model::until(crate::model::PATIENCE, || {
+        poll(&mut replica, &mut model);
+        replica.sequencer_counters(rank(7, 1)).unwrap().stale >= 5
+    }));
+    assert_eq!(model.blocks(), 0, "what was under way does not bring its blocks back");
+    replica.revive(std::time::Instant::now(), worker, &mut model);
+    becomes_exact("after", &mut replica, &mut model, &engines);
+    assert_eq!(replica.standing(rank(7, 1)), Standing::Fresh);
+
+    // An index that went wrong is built anew in the same way.
+    model = Model::default();
+    assert!(replica.resync(std::time::Instant::now(), rank(7, 0), &mut model));
+    assert!(replica.resync(std::time::Instant::now(), rank(7, 1), &mut model));
+    becomes_exact("resync", &mut replica, &mut model, &engines);
 }
 
 #[test]
