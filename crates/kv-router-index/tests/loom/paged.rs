@@ -472,11 +472,15 @@ fn paged_free_beside_store_and_remove() {
 fn paged_credit_and_reach_of_one_state() {
     model_with(1, "paged_credit_and_reach_of_one_state", || {
         let index = index(&[(1, &[1, 2, 3])]);
-        apply(&index, 1, &KvEvent::Stored {
-            tier: Tier::Host,
-            parent: Some(ExternalSequenceHash::new(1)),
-            blocks: vec![StoredBlock::new(ExternalSequenceHash::new(2), LocalBlockHash::new(2))],
-        });
+        apply(
+            &index,
+            1,
+            &KvEvent::Stored {
+                tier: Tier::Host,
+                parent: Some(ExternalSequenceHash::new(1)),
+                blocks: vec![StoredBlock::new(ExternalSequenceHash::new(2), LocalBlockHash::new(2))],
+            },
+        );
         let writer = write(&index, [(1, remove(&[2, 3]))]);
         let overlaps = index.find(&[1, 2, 3].map(LocalBlockHash::new));
         let found = overlaps.get(rank(1)).unwrap();
