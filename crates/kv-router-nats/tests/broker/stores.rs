@@ -62,6 +62,27 @@ fn a_fresh_replica_starts_warm_and_goes_on_live() {
 }
 
 #[test]
+fn a_fresh_replica_of_a_million_blocks_starts_warm() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let (mut first, mut model) = (follower(&link), Model::default());
+    let mut engines = fleet(&link, 1, 8);
+    for engine in &mut engines {
+        (0..500).for_each(|_| engine.store(250));
+    }
+    becomes_exact("a million blocks live", &mut first, &mut model, &engines);
+    let store = SnapshotStore::new(&link, SnapshotConfig::default()).unwrap();
+    store.put(&SnapshotName::fleet(), model.dump(first.ranks())).unwrap();
+    engines.iter_mut().for_each(|engine| engine.steps(20));
+
+    let (mut second, mut model) = (follower(&link), Model::default());
+    let start = Instant::now();
+    assert_eq!(second.warm(start, &mut model).unwrap(), 8);
+    becomes_exact("a million blocks, then live", &mut second, &mut model, &engines);
+    println!("a fresh replica of a million blocks: exact after {:?}", start.elapsed());
+}
+
+#[test]
 fn what_no_relay_has_any_more_comes_from_a_snapshot() {
     let server = Server::start();
     let link = link(&server.url());
