@@ -100,7 +100,7 @@ impl Silence {
 /// The side index, shared by all decisions.
 #[derive(Debug)]
 pub(crate) struct Predictor {
-    /// Taken under no other lock, and no other is taken under it.
+    /// Taken under no other lock but that of membership, and no other is taken under it.
     index: RwLock<PredictedIndex>,
     silence: Option<SilenceRule>,
     origin: Instant,
