@@ -75,8 +75,8 @@ pub enum AdmitError {
     Queue(QueueFull),
     /// Its deadline passed while it waited.
     DeadlinePassed,
-    /// A custom rule or the clock panicked while it was decided on for somebody who waited. The panic itself came out of
-    /// the call that made the decision.
+    /// A custom rule or the clock panicked while it was decided on for somebody who waited. The panic itself came
+    /// out of the call that made the decision.
     Panicked,
 }
 

@@ -115,8 +115,8 @@ impl Router {
         admit(&self.core, request)
     }
 
-    /// Says what [`route`](Self::route) would decide now and why, without booking. Uses up the draws of a decision. Of a
-    /// request that stays with its session, the rank of the session is the only candidate.
+    /// Says what [`route`](Self::route) would decide now and why, without booking. Uses up the draws of a decision. Of
+    /// a request that stays with its session, the rank of the session is the only candidate.
     ///
     /// # Errors
     ///
