@@ -59,7 +59,8 @@ impl Router {
     /// [restores](Self::restore) it goes on with the live streams. `docs/wire.md` has every byte.
     ///
     /// All ranks are copied at one moment. Events wait meanwhile, some tenths of a second for a million blocks, and
-    /// decisions do not; nothing waits for `sink`. The copy takes some 60 bytes a block until it is written.
+    /// decisions do not, but for one that finds a rank to have fallen silent; nothing waits for `sink`. The copy takes
+    /// some 60 bytes a block until it is written.
     ///
     /// # Errors
     ///
