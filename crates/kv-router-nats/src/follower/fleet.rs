@@ -28,6 +28,8 @@ impl Fleet {
             match record? {
                 DumpRecord::Event { from, event } => events.entry(from).or_default().push(event),
                 DumpRecord::Watermark { from, watermark } => drop(watermarks.insert(from, watermark)),
+                // What an ingest remembers: the relay's ingest stands before us.
+                DumpRecord::Note { .. } => {}
             }
         }
         let ranks = watermarks.into_iter().map(|(rank, watermark)| {
