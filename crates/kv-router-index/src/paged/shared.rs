@@ -146,9 +146,12 @@ impl Shared {
             if let Some(slot) = self.slots.allocate(rank, limit) {
                 return Ok(slot);
             }
-            // Cleared ranks keep their slots until their pages are reclaimed.
-            if self.reclaim(AT_ONCE) == 0 {
-                return Err(Full::Index { limit });
+            // Cleared ranks keep their slots until their pages are reclaimed: by us, or by somebody who is at it.
+            if self.take_apart(&mut self.graves.lock(), AT_ONCE) == 0 {
+                return match self.slots.allocate(rank, limit) {
+                    Some(slot) => Ok(slot),
+                    None => Err(Full::Index { limit }),
+                };
             }
         }
     }
@@ -167,7 +170,10 @@ impl Shared {
     /// Takes apart up to `budget` records of cleared ranks; how many it did.
     pub(super) fn reclaim(&self, budget: usize) -> usize {
         // Somebody else at it is as good.
-        let Some(mut graves) = self.graves.try_lock() else { return 0 };
+        self.graves.try_lock().map_or(0, |mut graves| self.take_apart(&mut graves, budget))
+    }
+
+    fn take_apart(&self, graves: &mut Vec<Grave>, budget: usize) -> usize {
         let mut done = 0;
         while done < budget
             && let Some(grave) = graves.last_mut()
