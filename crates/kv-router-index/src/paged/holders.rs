@@ -138,7 +138,7 @@ impl Locked<'_> {
             Layout::Inline if count < INLINE => {}
             Layout::List if count < class_words(holders.extent().class) => {}
             Layout::Tree if !count.is_multiple_of(LEAF) || self.has_leaf(lines, count / LEAF) => {}
-            Layout::Tree if count < LEAF * LEAF && self.live_words(lines) * 4 > count * 3 => {
+            Layout::Tree if count < LEAF * LEAF && (count - self.holes()) * 4 > count * 3 => {
                 let extent = lines.allocate(LEAF);
                 let leaf = u64::from(extent.line) | u64::from(extent.class) << 32;
                 let index = count / LEAF;
@@ -155,10 +155,26 @@ impl Locked<'_> {
                 .is_some_and(|leaf| leaf.load(Ordering::Relaxed) != 0)
     }
 
-    fn live_words(&self, lines: &Lines) -> usize {
-        let mut live = 0;
-        for_each_word(lines, self, |holding| live += usize::from(holding != Holding::Nobody));
-        live
+    /// Words of a list that stand for nobody. The header has room to count them: a list leaves its own words unused.
+    fn holes(&self) -> usize {
+        match self.holders().layout() {
+            Layout::Inline => 0,
+            Layout::List | Layout::Tree => self.inline[0].load(Ordering::Relaxed) as usize,
+        }
+    }
+
+    fn set_holes(&self, holes: usize) {
+        if self.holders().layout() != Layout::Inline {
+            // Who takes it for a holder has to see that there is a list now.
+            self.inline[0].store(holes as u64, Ordering::Release);
+        }
+    }
+
+    /// Takes the rank out of a word that names it.
+    fn take_out(&self, lines: &Lines, index: usize, slot: u32) {
+        let rest = self.holding(lines, index).without(slot);
+        self.set_holding(lines, index, rest);
+        self.set_holes(self.holes() + usize::from(rest == Holding::Nobody));
     }
 
     /// Replaces the entry of the rank, adding it when it is missing. Gives back where it is.
@@ -199,7 +215,7 @@ impl Locked<'_> {
         let count = self.holders().count();
         let is_old = |&index: &usize| self.holding(lines, index).entry_of(entry.slot()) == Some(before);
         if let Some(old) = (0..count).find(is_old) {
-            self.set_holding(lines, old, self.holding(lines, old).without(entry.slot()));
+            self.take_out(lines, old, entry.slot());
         }
         self.bump();
         new
@@ -208,9 +224,10 @@ impl Locked<'_> {
     /// Takes the rank out; what it held, if it was in.
     pub(super) fn remove_holder(&mut self, lines: &Lines, slot: u32, hint: u32) -> Option<Entry> {
         let (index, before) = self.position(lines, slot, hint)?;
-        self.set_holding(lines, index, self.holding(lines, index).without(slot));
+        self.take_out(lines, index, slot);
         let holders = self.holders();
         let mut count = holders.count();
+        let live = count - self.holes();
         while count > 0 && self.word(lines, holders, count - 1).load(Ordering::Relaxed) == 0 {
             count -= 1;
         }
@@ -218,9 +235,10 @@ impl Locked<'_> {
         self.bump();
         let sparse = match holders.layout() {
             Layout::Inline => false,
-            Layout::List => count * 4 <= class_words(holders.extent().class),
-            Layout::Tree => count <= LEAF / 2,
+            Layout::List => live * 4 <= class_words(holders.extent().class) || live * 2 < count,
+            Layout::Tree => live <= LEAF / 2 || live * 2 < count,
         };
+        self.set_holes(count.saturating_sub(live));
         if sparse {
             self.rewrite_holders(lines, 0);
         }
@@ -255,6 +273,7 @@ impl Locked<'_> {
         }
         self.set_holders(new);
         self.bump();
+        self.set_holes(0);
         free_list(lines, old);
     }
 
