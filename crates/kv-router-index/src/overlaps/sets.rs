@@ -31,7 +31,7 @@ pub(crate) struct Sets {
     edition: Edition,
 }
 
-/// An index, and how often its numbering had changed.
+/// An index, counted from 1, and how often its numbering had changed.
 pub(crate) type Edition = (u64, u64);
 
 impl Sets {
@@ -70,6 +70,11 @@ impl Sets {
             self.ranks.push(rank.unwrap_or_default());
         }
         self.edition = edition;
+    }
+
+    /// What the numbers stand for is right for this answer only.
+    pub(crate) fn expire(&mut self) {
+        self.edition = Edition::default();
     }
 
     /// Drops numbers that stand for nobody. Whether the last set is left.

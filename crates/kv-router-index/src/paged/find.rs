@@ -136,14 +136,18 @@ impl Shared {
         scratch.path.iter().all(|step| pages.headers.at(step.page).state() == step.state)
     }
 
-    /// Finds out whom the slots of an answer stand for. False when that changes so fast that there is no telling.
+    /// Finds out whom the slots of an answer stand for, and where their copies are. False when that is not to be told.
+    ///
+    /// What each slot stands for may be read one after the other while ranks come and go. None of those in the answer
+    /// comes to stand for another without a change of a page on the path; and who sees a cleared rank in its new slot
+    /// sees that the old one is retired. But other answers are about other slots: such a copy serves this one alone.
     fn settle(&self, alone: bool, out: &mut Overlaps, path: &[Step]) -> bool {
         let edition = self.slots.edition();
         if !out.sets.is(edition) {
             out.sets.renumber(edition, self.slots.all());
             fence(Ordering::Acquire);
             if self.slots.edition() != edition {
-                return false;
+                out.sets.expire();
             }
         }
         if out.sets.settle() && alone {
