@@ -53,22 +53,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "leave a crew without saying so before",
         file: HOLDERS,
-        find: "is may be out of date.\n        self.bump();\n",
-        replace: "is may be out of date.\n",
+        find: "one may be out of date.\n        self.bump();\n",
+        replace: "one may be out of date.\n",
         model: "paged_leave_crew",
     },
     Mutation {
         name: "join a crew without saying so before the old place is left",
         file: HOLDERS,
-        find: "is may be out of date.\n        self.bump();\n",
-        replace: "is may be out of date.\n",
+        find: "one may be out of date.\n        self.bump();\n",
+        replace: "one may be out of date.\n",
         model: "paged_join_crew",
     },
     Mutation {
         name: "leave a crew without saying so after",
         file: HOLDERS,
-        find: "without(entry.slot()));\n        }\n        self.bump();\n",
-        replace: "without(entry.slot()));\n        }\n",
+        find: "self.take_out(lines, old, entry.slot());\n        }\n        self.bump();\n",
+        replace: "self.take_out(lines, old, entry.slot());\n        }\n",
         model: "paged_leave_crew_then_store_below",
     },
     Mutation {
