@@ -1,5 +1,4 @@
 //! What is left when ranks go: of the holders of a page, and of the slots.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

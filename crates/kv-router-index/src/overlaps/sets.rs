@@ -72,11 +72,6 @@ impl Sets {
         self.edition = edition;
     }
 
-    /// What the numbers stand for is right for this answer only.
-    pub(crate) fn expire(&mut self) {
-        self.edition = Edition::default();
-    }
-
     /// Drops numbers that stand for nobody. Whether the last set is left.
     #[inline]
     pub(crate) fn settle(&mut self) -> bool {

@@ -19,7 +19,7 @@ pub struct PagedConfig {
     /// The most blocks in pages, shared by all ranks, 1 to 536,870,912. A store above it is
     /// [`IndexFull`](crate::ApplyError::IndexFull). Default: 268,435,456.
     pub max_nodes: usize,
-    /// The most ranks that hold something at a time, 1 to 262,144. Default: 131,072.
+    /// The most ranks at a time that hold something, or did and still have a writer, 1 to 262,144. Default: 131,072.
     pub max_ranks: usize,
     /// Seed of the hash that spreads pages over the table. Prompts are user input: a process that takes them from
     /// strangers sets a random one. Default: a constant.

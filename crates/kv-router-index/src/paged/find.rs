@@ -140,15 +140,11 @@ impl Shared {
     ///
     /// What each slot stands for may be read one after the other while ranks come and go. None of those in the answer
     /// comes to stand for another without a change of a page on the path; and who sees a cleared rank in its new slot
-    /// sees that the old one is retired. But other answers are about other slots: such a copy serves this one alone.
+    /// sees that the old one is retired. A copy that mixes two editions is kept under the older, and so not used again.
     fn settle(&self, alone: bool, out: &mut Overlaps, path: &[Step]) -> bool {
         let edition = self.slots.edition();
         if !out.sets.is(edition) {
             out.sets.renumber(edition, self.slots.all());
-            fence(Ordering::Acquire);
-            if self.slots.edition() != edition {
-                out.sets.expire();
-            }
         }
         if out.sets.settle() && alone {
             out.mark_lower_bound();

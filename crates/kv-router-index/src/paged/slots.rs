@@ -105,8 +105,7 @@ impl Slots {
         (self.index, self.changes.load(Ordering::Acquire))
     }
 
-    /// What each slot stands for, from 0 on. Only if the edition is the same after as before is this what they stand for
-    /// in that edition.
+    /// What each slot stands for, from 0 on, one after the other.
     pub(super) fn all(&self) -> impl Iterator<Item = Option<WorkerRank>> {
         (0..self.high()).map(|slot| self.info(slot as u32).and_then(Slot::rank))
     }

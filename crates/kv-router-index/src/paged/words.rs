@@ -329,7 +329,7 @@ impl Content {
 /// Where the words of the holders of a page are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// In the two words of the header.
+    /// In the words of the header.
     Inline,
     /// In one extent, a word each.
     List,

@@ -5,7 +5,7 @@ use super::Mutation;
 const HOLDERS: &str = "crates/kv-router-index/src/paged/holders.rs";
 const PAGE: &str = "crates/kv-router-index/src/paged/page.rs";
 const PAGES: &str = "crates/kv-router-index/src/paged/pages.rs";
-const BLOCKS: &str = "crates/kv-router-index/src/paged/blocks.rs";
+const LOCALS: &str = "crates/kv-router-index/src/paged/locals.rs";
 const RANKS: &str = "crates/kv-router-index/src/paged/ranks.rs";
 const LINES: &str = "crates/kv-router-index/src/paged/lines.rs";
 const EDGES: &str = "crates/kv-router-index/src/paged/edges.rs";
@@ -86,13 +86,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         model: "paged_clear_and_store_again",
     },
     Mutation {
-        name: "do not look whether the slots changed while they were copied",
-        file: FIND,
-        find: "if self.slots.edition() != edition {",
-        replace: "if false && self.slots.edition() != edition {",
-        model: "paged_slot_used_again",
-    },
-    Mutation {
         name: "do not say that the end was cut off",
         file: PAGES,
         find: "page.set_shape(shape.with_len(end));\n        page.bump();",
@@ -101,7 +94,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "append without a fence",
-        file: BLOCKS,
+        file: LOCALS,
         find: "        fence(Ordering::Release);\n",
         replace: "",
         model: "paged_end_written_anew_by_another",
