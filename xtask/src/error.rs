@@ -25,6 +25,8 @@ pub(crate) enum Error {
     Write { path: PathBuf, source: io::Error },
     /// `cargo metadata` printed something else than its documented format.
     Metadata(MetadataError),
+    /// There is no model, or no planted bug, whose name has this in it.
+    NoModel { wanted: String },
     /// A check printed findings.
     Findings { command: &'static str, count: usize },
 }
@@ -64,6 +66,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Metadata(error) => error.fmt(f),
+            Self::NoModel { wanted } => write!(f, "no model is named like `{wanted}`: nothing was checked"),
             Self::Findings { command, count } => {
                 let noun = if *count == 1 { "finding" } else { "findings" };
                 write!(f, "{command}: {count} {noun}; each line above says what to change")
@@ -79,7 +82,11 @@ impl std::error::Error for Error {
                 Some(source)
             }
             Self::Missing { source, .. } => Some(source),
-            Self::Usage(_) | Self::Metadata(_) | Self::Failed { .. } | Self::Findings { .. } => None,
+            Self::Usage(_)
+            | Self::Metadata(_)
+            | Self::Failed { .. }
+            | Self::NoModel { .. }
+            | Self::Findings { .. } => None,
         }
     }
 }

@@ -67,13 +67,15 @@ impl Loom {
         if self.mutate {
             return mutate(shell, wanted);
         }
+        let mut any = false;
         for suite in SUITES {
             let models = suite.models(shell.root(), wanted)?;
+            any |= !models.is_empty();
             if !models.is_empty() {
                 test(shell, shell.root(), suite, &models).run()?;
             }
         }
-        Ok(())
+        if any { Ok(()) } else { Err(Error::NoModel { wanted: wanted.to_owned() }) }
     }
 }
 
@@ -82,6 +84,9 @@ fn mutate(shell: &Shell, wanted: &str) -> Result<(), Error> {
     copy_checkout(shell, &copy)?;
     let mut missed = 0;
     let chosen: Vec<_> = mutations::all().filter(|mutation| mutation.model.contains(wanted)).collect();
+    if chosen.is_empty() {
+        return Err(Error::NoModel { wanted: wanted.to_owned() });
+    }
     for mutation in &chosen {
         let caught = try_out(shell, &copy, mutation)?;
         missed += usize::from(!caught);
