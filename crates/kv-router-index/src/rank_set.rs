@@ -20,11 +20,13 @@ pub(crate) struct Word {
 }
 
 impl Word {
+    #[inline]
     pub(crate) const fn of(slot: u32) -> Self {
         Self { index: slot / 64, bits: 1 << (slot % 64) }
     }
 
     /// The slots of `bits` within the word at `index`, in order.
+    #[inline]
     pub(crate) fn slots(index: u32, mut bits: u64) -> impl Iterator<Item = u32> {
         std::iter::from_fn(move || {
             let slot = (bits != 0).then(|| 64 * index + bits.trailing_zeros())?;

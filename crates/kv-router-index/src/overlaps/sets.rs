@@ -4,17 +4,12 @@
 use kv_router_types::WorkerRank;
 
 use super::Overlap;
-
-/// Numbers under one word.
-const WORD: usize = 64;
+use crate::rank_set::Word;
 
 /// Ranks of one depth.
 #[derive(Clone, Copy)]
 struct Set {
-    /// A bit for each.
-    ranks: u64,
-    /// 64 times this is what the lowest bit stands for.
-    word: u32,
+    ranks: Word,
     blocks: u32,
 }
 
@@ -46,10 +41,10 @@ impl Sets {
         self.len
     }
 
-    /// Adds numbers, each once, shallowest first. `word` times 64 is what the lowest bit stands for.
+    /// Adds numbers, each once, shallowest first.
     #[inline]
-    pub(crate) fn push(&mut self, word: usize, ranks: u64, blocks: u32) {
-        self.sets.push(Set { ranks, word: word as u32, blocks });
+    pub(crate) fn push(&mut self, ranks: Word, blocks: u32) {
+        self.sets.push(Set { ranks, blocks });
     }
 
     /// Whether this is the edition in which the numbers are known.
@@ -62,11 +57,12 @@ impl Sets {
     pub(crate) fn renumber(&mut self, edition: Edition, ranks: impl Iterator<Item = Option<WorkerRank>>) {
         self.ranks.clear();
         self.alive.clear();
-        for (number, rank) in ranks.enumerate() {
-            if number % WORD == 0 {
+        for (number, rank) in (0..).zip(ranks) {
+            let Word { index, bits } = Word::of(number);
+            if bits == 1 {
                 self.alive.push(0);
             }
-            self.alive[number / WORD] |= u64::from(rank.is_some()) << (number % WORD);
+            self.alive[index as usize] |= if rank.is_some() { bits } else { 0 };
             self.ranks.push(rank.unwrap_or_default());
         }
         self.edition = edition;
@@ -78,9 +74,9 @@ impl Sets {
         let Self { sets, alive, len, .. } = self;
         let mut is_left = false;
         sets.retain_mut(|set| {
-            set.ranks &= alive.get(set.word as usize).copied().unwrap_or(0);
-            *len += set.ranks.count_ones() as usize;
-            is_left = set.ranks != 0;
+            set.ranks.bits &= alive.get(set.ranks.index as usize).copied().unwrap_or(0);
+            *len += set.ranks.bits.count_ones() as usize;
+            is_left = set.ranks.bits != 0;
             is_left
         });
         is_left
@@ -88,26 +84,19 @@ impl Sets {
 
     /// Each rank with its number and blocks, shallowest first.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (WorkerRank, u32, u32)> {
-        self.sets.iter().flat_map(move |set| {
-            let bits = (0..WORD as u32).filter(|bit| set.ranks >> bit & 1 != 0);
-            bits.filter_map(move |bit| {
-                let number = set.word * WORD as u32 + bit;
-                Some((*self.ranks.get(number as usize)?, number, set.blocks))
-            })
-        })
+        self.sets.iter().flat_map(|set| self.members(*set))
     }
 
     /// Deepest first, all in device memory.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = Overlap> {
-        self.sets.iter().rev().flat_map(move |set| {
-            let mut rest = set.ranks;
-            std::iter::from_fn(move || {
-                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
-                rest &= rest - 1;
-                let rank = self.ranks.get(set.word as usize * WORD + bit as usize)?;
-                Some(Overlap::on_device(*rank, set.blocks))
-            })
-        })
+        let deepest_first = self.sets.iter().rev().flat_map(|set| self.members(*set));
+        deepest_first.map(|(rank, _, blocks)| Overlap::on_device(rank, blocks))
+    }
+
+    #[inline]
+    fn members(&self, Set { ranks, blocks }: Set) -> impl Iterator<Item = (WorkerRank, u32, u32)> {
+        let numbers = Word::slots(ranks.index, ranks.bits);
+        numbers.filter_map(move |number| Some((*self.ranks.get(number as usize)?, number, blocks)))
     }
 }

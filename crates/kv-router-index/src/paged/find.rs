@@ -11,9 +11,10 @@ use super::locals::{Locals, Query};
 use super::page::State;
 use super::ranks::Ranks;
 use super::shared::Shared;
-use super::sizes::{ATTEMPTS, SLOT_BITS};
+use super::sizes::ATTEMPTS;
 use super::words::ROOT;
 use crate::overlaps::Sets;
+use crate::rank_set::Word;
 use crate::sync::atomic::{Ordering, fence};
 use crate::{Certainty, FindOptions, Overlap, Overlaps};
 
@@ -110,11 +111,7 @@ impl Shared {
                 push_all(sets, scratch.ranks.gone(), depth);
             }
             for (slot, reach) in scratch.ranks.partial() {
-                sets.push(
-                    slot as usize / SLOT_BITS,
-                    1 << (slot as usize % SLOT_BITS),
-                    (depth + reach) as u32,
-                );
+                sets.push(Word::of(slot), (depth + reach) as u32);
             }
             depth += blocks;
             if scratch.ranks.is_empty() || depth == query.locals.len() || !header.may_continue_at(blocks) {
@@ -196,9 +193,9 @@ impl Shared {
 /// Adds a set of slots to an answer.
 #[inline]
 fn push_all(sets: &mut Sets, slots: &[u64], blocks: usize) {
-    for (word, &slots) in slots.iter().enumerate() {
-        if slots != 0 {
-            sets.push(word, slots, blocks as u32);
+    for (index, &bits) in (0..).zip(slots) {
+        if bits != 0 {
+            sets.push(Word { index, bits }, blocks as u32);
         }
     }
 }

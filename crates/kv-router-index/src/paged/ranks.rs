@@ -3,10 +3,10 @@
 use super::holders;
 use super::lines::Lines;
 use super::page::Header;
-use super::sizes::SLOT_BITS;
-use super::words::{Holding, bits};
+use super::words::Holding;
+use crate::rank_set::Word;
 
-/// The ranks of one lookup. A set of slots is a bit each.
+/// The ranks of one lookup. A set of slots is a bit each, as in [`Word`].
 #[derive(Default)]
 pub(super) struct Ranks {
     /// Slots that hold every block so far.
@@ -21,7 +21,7 @@ impl Ranks {
     /// Before the first page everybody is in. Slot numbers are below `slots`.
     pub(super) fn begin(&mut self, slots: usize) {
         self.full.clear();
-        self.full.resize(slots.div_ceil(SLOT_BITS), u64::MAX);
+        self.full.resize(slots.div_ceil(64), u64::MAX);
         self.gone.resize(self.full.len(), 0);
     }
 
@@ -71,8 +71,11 @@ impl Ranks {
                 Holding::One(entry) => (entry.slot(), 1, entry.reach()),
                 Holding::Crew(crew) => (crew.base(), crew.slots(), crew.reach()),
             };
-            let (index, shift) = (base as usize / SLOT_BITS, base as usize % SLOT_BITS);
-            let (Some(full), Some(gone)) = (full.get_mut(index), gone.get_mut(index)) else { return };
+            let (index, shift) = (base / 64, base % 64);
+            let (Some(full), Some(gone)) = (full.get_mut(index as usize), gone.get_mut(index as usize))
+            else {
+                return;
+            };
             // A rank that is on its way from one word to another counts once.
             let here = *gone & slots << shift;
             if here == 0 || reach == 0 {
@@ -83,8 +86,8 @@ impl Ranks {
             if reach >= blocks {
                 *full |= here;
             } else {
-                let first = (index * SLOT_BITS) as u64;
-                partial.extend(bits(here).map(|bit| (reach as u64) << 32 | (first + u64::from(bit))));
+                let packed = |slot| (reach as u64) << 32 | u64::from(slot);
+                partial.extend(Word::slots(index, here).map(packed));
             }
         });
         deepest
@@ -126,7 +129,7 @@ mod tests {
 
     fn slots(set: &[u64]) -> Vec<u32> {
         let words = set.iter().zip(0u32..);
-        words.flat_map(|(&word, index)| bits(word).map(move |bit| index * SLOT_BITS as u32 + bit)).collect()
+        words.flat_map(|(&bits, index)| Word::slots(index, bits)).collect()
     }
 
     proptest! {

@@ -36,8 +36,6 @@ mod chosen {
     pub(in crate::paged) const SLOT_CHUNK: usize = 256;
     /// Numbers in one piece of a rank's array of places.
     pub(in crate::paged) const ID_CHUNK: usize = 1024;
-    /// Slots under one word of a set.
-    pub(in crate::paged) const SLOT_BITS: usize = 64;
 
     /// Segments of the table of edges; the table of a segment has 1, 2, 4, ... buckets.
     pub(in crate::paged) const SEGMENTS: usize = 256;
@@ -70,7 +68,6 @@ mod chosen {
     pub(in crate::paged) const BRANCH_CHUNK: usize = 3;
     pub(in crate::paged) const TIER_CHUNK: usize = 1;
     pub(in crate::paged) const SLOT_CHUNK: usize = 2;
-    pub(in crate::paged) const SLOT_BITS: usize = 64;
     pub(in crate::paged) const ID_CHUNK: usize = 2;
 
     pub(in crate::paged) const SEGMENTS: usize = 1;

@@ -4,6 +4,7 @@
 
 use super::sizes::CREW;
 pub(super) use super::sizes::PAGE_BLOCKS;
+use crate::rank_set::Word;
 
 /// The most worker ranks that an index can know at a time: a slot number has 18 bits.
 pub(super) const MAX_SLOTS: usize = 1 << 18;
@@ -125,18 +126,9 @@ impl Crew {
     /// The ranks one by one.
     #[inline]
     pub(super) fn entries(self) -> impl Iterator<Item = Entry> {
-        bits(self.slots()).map(move |bit| Entry::new(self.base() + bit, self.reach(), self.reach(), 0))
+        Word::slots(0, self.slots())
+            .map(move |bit| Entry::new(self.base() + bit, self.reach(), self.reach(), 0))
     }
-}
-
-/// The bits that are set.
-#[inline]
-pub(super) fn bits(word: u64) -> impl Iterator<Item = u32> {
-    let mut rest = word;
-    std::iter::from_fn(move || {
-        let bit = rest.trailing_zeros();
-        (rest != 0).then(|| rest &= rest - 1).map(|()| bit)
-    })
 }
 
 /// What a word of the holders of a page says.
