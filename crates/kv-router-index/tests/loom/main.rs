@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use kv_router_index::{
-    Applied, ApplyError, ApplyEvents, ConcurrentRadixTree, Inspect, Occupancy, PoolConfig, PrefixIndex,
-    WriterPool,
+    Applied, ApplyError, ApplyEvents, ConcurrentRadixTree, FindOptions, Inspect, Occupancy, Overlaps,
+    PoolConfig, PrefixIndex, WriterPool,
 };
 use kv_router_types::{
     ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank,
@@ -87,8 +87,18 @@ fn scores<const N: usize>(tree: &ConcurrentRadixTree, query: &[u64], workers: [u
 }
 
 fn scores_of<const N: usize>(tree: &impl PrefixIndex, query: &[u64], workers: [u64; N]) -> [u32; N] {
+    scores_into(tree, query, workers, &mut Overlaps::new())
+}
+
+/// The same in an answer that may have served before.
+fn scores_into<const N: usize>(
+    tree: &impl PrefixIndex,
+    query: &[u64],
+    workers: [u64; N],
+    overlaps: &mut Overlaps,
+) -> [u32; N] {
     let query: Vec<_> = query.iter().copied().map(LocalBlockHash::new).collect();
-    let overlaps = tree.find(&query);
+    tree.find_into(&query, FindOptions::new(), overlaps);
     let scores = workers.map(|worker| overlaps.blocks(rank(worker)));
     assert_eq!(overlaps.len(), scores.iter().filter(|&&score| score > 0).count(), "{overlaps:?}");
     scores

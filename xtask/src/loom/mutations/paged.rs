@@ -83,7 +83,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: SLOTS,
         find: "            info.rank.store(0, Ordering::Release);\n            self.changes.fetch_add(1, Ordering::Release);\n",
         replace: "            info.rank.store(0, Ordering::Release);\n",
-        model: "paged_clear_and_store_again",
+        model: "paged_clear_and_ask_again",
     },
     Mutation {
         name: "do not say that the end was cut off",
