@@ -232,6 +232,21 @@ fn paged_lines_used_again() {
     });
 }
 
+/// The same where the content of another page is copied into it, not written anew.
+#[test]
+fn paged_lines_copied_into() {
+    model_with(1, "paged_lines_copied_into", || {
+        let index = index(&[(1, &[1, 2, 3]), (2, &[5, 7, 8, 4])]);
+        let writer = write(&index, [(1, store(Some(3), &[4]))]);
+        let other = write(&index, [(2, remove(&[4]))]);
+        let reader = index.clone();
+        let reader = thread::spawn(move || assert_eq!(scores(&reader, &[1, 7, 8], [1, 2]), [1, 0]));
+        drop((writer.join().unwrap(), other.join().unwrap(), reader.join().unwrap()));
+        assert_eq!(scores(&index, &[5, 7, 8], [1, 2]), [0, 3]);
+        check_and_empty(&index, &[1, 2]);
+    });
+}
+
 /// A page dies and its number comes back elsewhere, for another rank.
 #[test]
 fn paged_page_used_again() {

@@ -118,7 +118,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: LINES,
         find: "fence(Ordering::Release);\n        Extent { line, class }",
         replace: "Extent { line, class }",
-        model: "paged_lines_used_again",
+        model: "paged_lines_copied_into",
     },
     Mutation {
         name: "make a page below the root without looking again",
