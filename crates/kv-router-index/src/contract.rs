@@ -69,6 +69,19 @@ pub trait DumpEvents {
     /// does not use: during the replay a rank has one name more for each hole. Use counts are not part of a
     /// dump.
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent));
+
+    /// The events of one rank alone: those that [`dump`](Self::dump) emits for it, in the same order. None for a rank
+    /// that holds nothing.
+    ///
+    /// The radix trees, the positional and the paged index copy no more than what the rank holds and what leads there,
+    /// and hold up its events no longer. The default goes through a whole dump.
+    fn dump_rank(&self, rank: WorkerRank, emit: &mut dyn FnMut(KvEvent)) {
+        self.dump(&mut |from, event| {
+            if from == rank {
+                emit(event);
+            }
+        });
+    }
 }
 
 /// Counts what an index holds, so that an emptied one can be told from a leaking one.

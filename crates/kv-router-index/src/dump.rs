@@ -1,8 +1,6 @@
 //! Writes one rank's part of a trie as events, in runs, parents first, without recursion.
 
-use kv_router_types::{
-    ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, TierSet, WorkerRank,
-};
+use kv_router_types::{ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, TierSet};
 use rustc_hash::FxHashMap;
 
 /// The longest event that a dump emits, in blocks: keeps frames and buffers of those who carry a dump small.
@@ -14,7 +12,7 @@ pub(crate) type PlaceId = u32;
 /// One name of the rank: its place, the name, and the tiers that have a copy.
 pub(crate) type Held = (PlaceId, ExternalSequenceHash, TierSet);
 
-/// Emits events that rebuild what `rank` holds.
+/// Emits events that rebuild what one rank holds.
 ///
 /// `held` lists its names in any order and is left sorted; `up` gives the place before a place (`None` at the
 /// root) and the local hash that leads from there.
@@ -23,30 +21,28 @@ pub(crate) type Held = (PlaceId, ExternalSequenceHash, TierSet);
 /// one that it does not use where it has a hole. Then come the copies in other tiers and the further names;
 /// then the names in the holes are removed.
 pub(crate) fn dump_rank(
-    rank: WorkerRank,
     held: &mut [Held],
     up: impl Fn(PlaceId) -> (Option<PlaceId>, LocalBlockHash),
-    emit: &mut dyn FnMut(WorkerRank, KvEvent),
+    emit: &mut dyn FnMut(KvEvent),
 ) {
     held.sort_unstable_by_key(|&(place, name, _)| (place, name));
-    let mut dump = Dump { rank, up, known: FxHashMap::default(), emit };
+    let mut dump = Dump { up, known: FxHashMap::default(), emit };
     let holes = dump.store_places(held);
     for tier in Tier::ALL {
         dump.store_further_copies(held, tier);
     }
     for (tier, names) in holes {
         for blocks in names.chunks(MAX_RUN) {
-            (dump.emit)(rank, KvEvent::Removed { tier, blocks: blocks.to_vec() });
+            (dump.emit)(KvEvent::Removed { tier, blocks: blocks.to_vec() });
         }
     }
 }
 
 struct Dump<'a, Up> {
-    rank: WorkerRank,
     up: Up,
     /// The name under which each place has been stored: it serves as parent.
     known: FxHashMap<PlaceId, ExternalSequenceHash>,
-    emit: &'a mut dyn FnMut(WorkerRank, KvEvent),
+    emit: &'a mut dyn FnMut(KvEvent),
 }
 
 impl<Up: Fn(PlaceId) -> (Option<PlaceId>, LocalBlockHash)> Dump<'_, Up> {
@@ -120,7 +116,7 @@ impl<Up: Fn(PlaceId) -> (Option<PlaceId>, LocalBlockHash)> Dump<'_, Up> {
         if let Some(last) = run.blocks.last() {
             let parent = run.parent.replace(last.external);
             let blocks = std::mem::take(&mut run.blocks);
-            (self.emit)(self.rank, KvEvent::Stored { tier: run.tier, parent, blocks });
+            (self.emit)(KvEvent::Stored { tier: run.tier, parent, blocks });
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What the index says about itself: integrity, memory, explanations, limits, writers.
 
-use kv_router_index::paged::{PagedConfig, PagedIndex};
+use std::collections::BTreeMap;
+
+use kv_router_index::paged::{BlockId, BlockRun, IdEvent, PagedConfig, PagedIndex};
 use kv_router_index::{ApplyError, ApplyEvents, DumpEvents, Inspect, Occupancy, PrefixIndex};
 use kv_router_types::{
     ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank,
@@ -163,6 +165,34 @@ fn one_writer_a_rank() {
     let mut events = 0;
     index.dump(&mut |_, _| events += 1);
     assert_eq!(events, 1);
+}
+
+#[test]
+fn a_rank_is_dumped_alone() {
+    let index = PagedIndex::new();
+    let mut writer = &index;
+    writer.apply(rank(1), &chain(0..700)).unwrap();
+    writer.apply(rank(2), &chain(0..5)).unwrap();
+    let mut numbered = index.id_writer(rank(3)).unwrap();
+    let locals: Vec<_> = (0..600).map(LocalBlockHash::new).collect();
+    let run = BlockRun::new(BlockId::new(9), 600);
+    numbered.apply(&IdEvent::Stored { tier: Tier::Device, parent: None, runs: vec![run], locals }).unwrap();
+
+    let mut all = BTreeMap::<_, Vec<_>>::new();
+    index.dump(&mut |from, event| all.entry(from).or_default().push(event));
+    for from in [1, 2, 3, 4].map(rank) {
+        let mut alone = Vec::new();
+        index.dump_rank(from, &mut |event| {
+            // Nothing waits for whoever takes the events, not even the rank itself.
+            if from != rank(3) {
+                writer.apply(from, &KvEvent::Cleared).unwrap();
+            }
+            alone.push(event);
+        });
+        assert_eq!(alone, all.remove(&from).unwrap_or_default());
+    }
+    assert!(all.is_empty());
+    assert_eq!(index.occupancy().ranks, 1);
 }
 
 #[test]

@@ -16,10 +16,23 @@ impl DumpEvents for ConcurrentRadixTree {
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         let ranks = self.roster.read().all();
         for rank in ranks {
-            let (places, mut held) = Places::of(&rank, &self.root);
-            let up = |place: PlaceId| places.up[place as usize];
-            dump_rank(rank.id, &mut held, up, emit);
+            self.dump_one(&rank, &mut |event| emit(rank.id, event));
         }
+    }
+
+    fn dump_rank(&self, rank: WorkerRank, emit: &mut dyn FnMut(KvEvent)) {
+        let rank = self.roster.read().get(rank);
+        if let Some(rank) = rank {
+            self.dump_one(&rank, emit);
+        }
+    }
+}
+
+impl ConcurrentRadixTree {
+    fn dump_one(&self, rank: &Rank, emit: &mut dyn FnMut(KvEvent)) {
+        let (places, mut held) = Places::of(rank, &self.root);
+        let up = |place: PlaceId| places.up[place as usize];
+        dump_rank(&mut held, up, emit);
     }
 }
 

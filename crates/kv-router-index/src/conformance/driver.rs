@@ -159,6 +159,7 @@ impl<I: Subject> Driver<I> {
         if state(&oracle) != state(&self.world.oracle) {
             return Err(What::Dump.into());
         }
+        self.compare_dumps_of_ranks()?;
         let mut copies = [new(), new()];
         replay(&self.index, &mut copies[0])?;
         replay(&self.world.oracle, &mut copies[1])?;
@@ -169,6 +170,20 @@ impl<I: Subject> Driver<I> {
                 self.ask(query)?;
             }
             self.index = original;
+        }
+        Ok(())
+    }
+
+    /// What each rank is dumped as, alone and among all. A rank that holds nothing is dumped as nothing.
+    fn compare_dumps_of_ranks(&self) -> Result<(), Box<What>> {
+        let mut all: BTreeMap<WorkerRank, Vec<KvEvent>> = BTreeMap::new();
+        self.index.dump(&mut |from, event| all.entry(from).or_default().push(event));
+        for from in self.world.engines().iter().map(|engine| engine.id).chain(all.keys().copied()) {
+            let mut alone = Vec::new();
+            self.index.dump_rank(from, &mut |event| alone.push(event));
+            if alone != all.get(&from).map_or(&[][..], |events| events) {
+                return Err(What::DumpOfRank { from }.into());
+            }
         }
         Ok(())
     }

@@ -85,6 +85,11 @@ pub enum What {
     },
     /// A replayed dump that holds other names, places or tiers.
     Dump,
+    /// A rank that is dumped otherwise when it is dumped alone.
+    DumpOfRank {
+        /// Which.
+        from: WorkerRank,
+    },
 }
 
 impl fmt::Display for Mismatch {

@@ -38,6 +38,10 @@ impl<T: DumpEvents> DumpEvents for Shared<T> {
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         self.0.dump(emit);
     }
+
+    fn dump_rank(&self, rank: WorkerRank, emit: &mut dyn FnMut(KvEvent)) {
+        self.0.dump_rank(rank, emit);
+    }
 }
 
 impl<T: Inspect> Inspect for Shared<T> {

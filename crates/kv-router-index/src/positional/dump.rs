@@ -23,9 +23,13 @@ const MAX_RUN: usize = 1024;
 impl DumpEvents for PositionalIndexer {
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         for rank in self.fleet.ranks() {
-            if let Some(mut copy) = self.write(rank, |writer| RankCopy::new(writer.cache)) {
-                copy.emit(&mut |event| emit(rank, event));
-            }
+            self.dump_rank(rank, &mut |event| emit(rank, event));
+        }
+    }
+
+    fn dump_rank(&self, rank: WorkerRank, emit: &mut dyn FnMut(KvEvent)) {
+        if let Some(mut copy) = self.write(rank, |writer| RankCopy::new(writer.cache)) {
+            copy.emit(emit);
         }
     }
 }
