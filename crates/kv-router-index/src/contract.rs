@@ -184,9 +184,9 @@ pub enum ApplyError {
         /// The limit, in names.
         limit: usize,
     },
-    /// The store would take the index above its limit. Only nodes that are new count.
+    /// The store would take the index above a limit. Only nodes that are new count.
     IndexFull {
-        /// The limit, in nodes.
+        /// The limit, in nodes unless the documentation of the index says otherwise.
         limit: usize,
     },
     /// The rank's blocks have numbers instead of names: see [`IdWriter`](crate::paged::IdWriter).

@@ -8,13 +8,21 @@ use super::lines::{Line, Lines, class_words};
 use super::page::Locked;
 use super::sizes::{BRANCH_CHUNK as CHUNK, LINE, PAGE_BLOCKS};
 
-use super::words::{Extent, Shape};
+use super::words::{Extent, MAX_CHILDREN, Shape};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// For each page the extent of its list (bits 0..38) and its entries (38..48); 0 when it has none.
 pub(super) struct Branches {
     lists: Chunks<AtomicU64>,
+    /// The pages that may hang at one page before stores that would add one are refused.
+    pub(super) most: u32,
+    /// Whether so many ever did: then stores are looked at more closely. Not a model's atomic: no order depends on it.
+    is_crowded: std::sync::atomic::AtomicBool,
 }
+
+/// The pages that may hang at one page. A store adds one at most, so that as many stores as are missing from what can be
+/// counted may be on their way beyond it.
+const MOST: u32 = MAX_CHILDREN - (1 << 16);
 
 /// A list that is being changed.
 struct List<'a> {
@@ -25,7 +33,13 @@ struct List<'a> {
 
 impl Branches {
     pub(super) fn new() -> Self {
-        Self { lists: Chunks::new(CHUNK) }
+        Self { lists: Chunks::new(CHUNK), most: MOST, is_crowded: false.into() }
+    }
+
+    /// Whether there was ever a page at which as many others hang as may.
+    #[inline]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
     }
 
     /// Bytes allocated beside the lines.
@@ -67,6 +81,9 @@ impl Branches {
                 Err(index) => list.insert(index, offset, 1),
             }
             self.set(page.page(), Some(list));
+        }
+        if children + 1 >= self.most {
+            self.is_crowded.store(true, Ordering::Relaxed);
         }
         page.set_children(children + 1, shape.top().max(offset), |filter| filter | bit(offset));
     }

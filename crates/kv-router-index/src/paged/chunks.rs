@@ -8,7 +8,8 @@ type Table<T> = Box<[OnceLock<Box<[T]>>]>;
 
 /// Fixed chunks, allocated when first needed and kept until the whole is dropped.
 ///
-/// Two steps lead to a chunk, so that an empty array costs a few KiB and a full one has room for 262,144 chunks.
+/// Two steps lead to a chunk, so that an empty array costs some 50 KiB and a full one has room for 1,048,576 chunks.
+/// Nobody needs more: see [`limits`].
 pub(super) struct Chunks<T> {
     top: Box<[OnceLock<Table<T>>]>,
     chunk_len: usize,
@@ -37,4 +38,24 @@ impl<T: Default> Chunks<T> {
         let chunks: usize = mids.map(|mid| mid.iter().filter(|chunk| chunk.get().is_some()).count()).sum();
         chunks * self.chunk_len * size_of::<T>()
     }
+}
+
+/// What keeps each array below its end. A model has arrays of a few chunks and not enough operations to fill one.
+#[cfg(not(kv_router_loom))]
+mod limits {
+    use super::super::config::MAX_NODES;
+    use super::super::lines::MAX_SLABS;
+    use super::super::sizes::{BRANCH_CHUNK, CHUNK_SLABS, HEADER_CHUNK, MID, SLOT_CHUNK, TIER_CHUNK, TOP};
+    use super::super::words::{MAX_SLOTS, MAX_TIER_RECORDS};
+
+    const CHUNKS: usize = TOP * MID;
+
+    // A page has a block. Whoever looks at the limit of blocks does not lock the others out: as many more can be on
+    // their way.
+    const _: () = assert!(CHUNKS * HEADER_CHUNK >= 2 * MAX_NODES);
+    const _: () = assert!(CHUNKS * BRANCH_CHUNK >= 2 * MAX_NODES);
+    // These give out no number above it.
+    const _: () = assert!(CHUNKS * CHUNK_SLABS >= MAX_SLABS);
+    const _: () = assert!(CHUNKS * TIER_CHUNK >= MAX_TIER_RECORDS as usize);
+    const _: () = assert!(CHUNKS * SLOT_CHUNK >= MAX_SLOTS);
 }

@@ -17,18 +17,20 @@ pub struct PagedConfig {
     /// this, 1 to 4,194,304. A store with a greater one is [`OutOfRange`](super::IdError::OutOfRange). Default: 1,048,576.
     pub max_ids_per_rank: usize,
     /// The most blocks in pages, shared by all ranks, 1 to 536,870,912. A store above it is
-    /// [`IndexFull`](crate::ApplyError::IndexFull). Default: 268,435,456.
+    /// [`IndexFull`](crate::ApplyError::IndexFull), and so is one that finds 150 GiB of content and lists of holders in
+    /// use, or that goes on apart behind a page at which 67,043,328 others hang. Default: 268,435,456.
     pub max_nodes: usize,
-    /// The most ranks at a time that hold something, or did and still have a writer, 1 to 262,144. Default: 131,072.
+    /// The most ranks at a time that hold something, or did and still have a writer, 1 to 261,632. Default: 131,072.
     pub max_ranks: usize,
     /// Seed of the hash that spreads pages over the table. Prompts are user input: a process that takes them from
     /// strangers sets a random one. Default: a constant.
     pub hash_seed: u64,
 }
 
-impl PagedConfig {
-    const MAX_NODES: usize = 1 << 29;
+/// The most that [`PagedConfig::max_nodes`] can be.
+pub(super) const MAX_NODES: usize = 1 << 29;
 
+impl PagedConfig {
     pub(super) fn check(&self) -> Result<(), PagedConfigError> {
         let field = |name, value, max| match value {
             0 => Err(PagedConfigError { field: name, value, max }),
@@ -37,7 +39,7 @@ impl PagedConfig {
         };
         field("max_names_per_rank", self.max_names_per_rank, MAX_NAMES)?;
         field("max_ids_per_rank", self.max_ids_per_rank, MAX_NAMES)?;
-        field("max_nodes", self.max_nodes, Self::MAX_NODES)?;
+        field("max_nodes", self.max_nodes, MAX_NODES)?;
         field("max_ranks", self.max_ranks, MAX_SLOTS)
     }
 }

@@ -145,7 +145,8 @@ pub enum IdError {
     },
     /// The store would take the index above one of its limits.
     IndexFull {
-        /// The limit, in nodes or in ranks.
+        /// The limit, in nodes, in ranks, or in one of the other things that
+        /// [`max_nodes`](super::PagedConfig::max_nodes) names.
         limit: usize,
     },
 }

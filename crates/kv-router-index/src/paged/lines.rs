@@ -15,6 +15,13 @@ pub(super) use super::sizes::LINE;
 
 const NIL: u32 = u32::MAX;
 
+/// Slabs that there are numbers for: 192 GiB.
+pub(super) const MAX_SLABS: usize = 1 << 24;
+
+/// Slabs from which on stores are refused. What is left is for those on their way, and for removals: a rank that leaves
+/// its crew needs a word more. They cannot use it up before memory ends: each word has a record of 64 bytes.
+const MOST: usize = MAX_SLABS / 4 * 3;
+
 /// One cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -35,11 +42,26 @@ pub(super) fn class_words(class: u8) -> usize {
 pub(super) struct Lines {
     chunks: Chunks<Line>,
     slabs: Mutex<Slabs>,
+    /// Slabs that are not empty. Not a model's atomic: no order depends on it.
+    slabs_in_use: std::sync::atomic::AtomicUsize,
+    /// The slabs that may be in use before stores are refused.
+    pub(super) most: usize,
 }
 
 impl Lines {
     pub(super) fn new() -> Self {
-        Self { chunks: Chunks::new(CHUNK_SLABS * SLAB), slabs: Mutex::new(Slabs::new()) }
+        Self {
+            chunks: Chunks::new(CHUNK_SLABS * SLAB),
+            slabs: Mutex::new(Slabs::new()),
+            slabs_in_use: 0.into(),
+            most: MOST,
+        }
+    }
+
+    /// Whether so much is in use that nothing new may be held.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.slabs_in_use.load(Ordering::Relaxed) >= self.most
     }
 
     /// The lines of an extent, none of [`Extent::NONE`]. Nothing when the extent was never allocated, which only a reader
@@ -60,7 +82,7 @@ impl Lines {
     /// Stores into it are ordered after everything that the one who freed it did before: whoever reads them sees that.
     pub(super) fn allocate(&self, words: usize) -> Extent {
         let class = class_for(words);
-        let line = self.slabs.lock().allocate(class);
+        let line = self.with_slabs(|slabs| slabs.allocate(class));
         self.chunks.ensure((line >> 8) as usize / CHUNK_SLABS);
         fence(Ordering::Release);
         Extent { line, class }
@@ -69,8 +91,16 @@ impl Lines {
     /// Takes an extent back. The caller has made sure that readers notice: it bumped the page's version.
     pub(super) fn free(&self, extent: Extent) {
         if extent != Extent::NONE {
-            self.slabs.lock().free(extent.line);
+            self.with_slabs(|slabs| slabs.free(extent.line));
         }
+    }
+
+    #[inline]
+    fn with_slabs<R>(&self, change: impl FnOnce(&mut Slabs) -> R) -> R {
+        let mut slabs = self.slabs.lock();
+        let result = change(&mut slabs);
+        self.slabs_in_use.store(slabs.slabs.len() - slabs.empty.len(), Ordering::Relaxed);
+        result
     }
 
     /// Bytes allocated, and those of them that are in use.
@@ -147,6 +177,11 @@ impl Slabs {
     /// An empty slab, cut in pieces of the class and listed.
     fn cut(&mut self, class: u8) -> u32 {
         let at = self.empty.pop().unwrap_or_else(|| {
+            // Numbers that come round again would mix up pages.
+            assert!(
+                self.slabs.len() < MAX_SLABS,
+                "192 GiB of lists of holders: more memory than there can be"
+            );
             self.slabs.push(Slab { free: [0; SLAB.div_ceil(64)], class, used: 0, prev: NIL, next: NIL });
             self.slabs.len() as u32 - 1
         });

@@ -98,6 +98,8 @@ mod shared;
 mod sizes;
 mod slots;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tiers;
 mod touch;
 mod twins;

@@ -29,7 +29,7 @@ mod chosen {
 
     /// Entries of the top table of chunks, and chunks under each.
     pub(in crate::paged) const TOP: usize = 1024;
-    pub(in crate::paged) const MID: usize = 256;
+    pub(in crate::paged) const MID: usize = 1024;
     pub(in crate::paged) const HEADER_CHUNK: usize = 1024;
     pub(in crate::paged) const BRANCH_CHUNK: usize = 1024;
     pub(in crate::paged) const TIER_CHUNK: usize = 64;

@@ -6,8 +6,9 @@ use super::sizes::CREW;
 pub(super) use super::sizes::PAGE_BLOCKS;
 use crate::rank_set::Word;
 
-/// The most worker ranks that an index can know at a time: a slot number has 18 bits.
-pub(super) const MAX_SLOTS: usize = 1 << 18;
+/// The most worker ranks that an index can know at a time: each may need a word of its own in a page, and one more while
+/// it changes; so many words does the largest list have, less a leaf.
+pub(super) const MAX_SLOTS: usize = (1 << 18) - 512;
 
 /// The page number that stands for "before the first block". No page has it.
 pub(super) const ROOT: u32 = 0;
@@ -210,6 +211,9 @@ impl Holding {
 /// The most tier records, the number 0 included.
 pub(super) const MAX_TIER_RECORDS: u32 = 1 << 23;
 
+/// What the number of pages that hang at one page stays below.
+pub(super) const MAX_CHILDREN: u32 = 1 << 26;
+
 /// Where a page hangs and how long it is.
 ///
 /// Bits 0..32 the parent page, 32..42 the offset: blocks of the parent before it, 42..52 the page's own blocks,
@@ -313,7 +317,7 @@ impl Content {
 
     #[must_use]
     pub(super) fn with_children(self, children: u32) -> Self {
-        debug_assert!(children < 1 << 26);
+        debug_assert!(children < MAX_CHILDREN);
         Self::new(self.extent(), children)
     }
 }

@@ -3,12 +3,14 @@
 use kv_router_types::{ExternalSequenceHash, StoredBlock};
 use rustc_hash::FxHashSet;
 
+use super::moved::Trace;
 use super::{AHEAD, Lane, Named, each_name};
 use crate::ApplyError;
 use crate::paged::block::Block;
 use crate::paged::names::{Clue, Place};
 use crate::paged::shared::{Full, Shared};
 use crate::paged::table::{Home, Seat};
+use crate::paged::words::ROOT;
 
 /// What the names of a store are.
 pub(super) struct Entered {
@@ -180,12 +182,20 @@ impl Lane {
         if len > limit && known < blocks.len() {
             return Err(Full::Rank { limit });
         }
-        let (limit, nodes) = (shared.config.max_nodes, shared.pages.nodes());
-        if nodes + blocks.len() > limit {
-            let spans = self.trace(&shared.pages, parent, blocks);
-            let exist: usize = spans.iter().map(|span| span.count).sum();
-            if nodes + blocks.len() - exist > limit {
+        let pages = &shared.pages;
+        if pages.lines.is_full() && known < blocks.len() {
+            return Err(Full::Index { limit: pages.lines.most });
+        }
+        let (limit, nodes) = (shared.config.max_nodes, pages.nodes());
+        if nodes + blocks.len() > limit || pages.branches.is_crowded() {
+            let Trace { spans, end } = self.trace(pages, parent, blocks);
+            let new = blocks.len() - spans.iter().map(|span| span.count).sum::<usize>();
+            if new > 0 && nodes + new > limit {
                 return Err(Full::Index { limit });
+            }
+            let limit = pages.branches.most;
+            if new > 0 && end != ROOT && pages.headers.at(end).content().children() >= limit {
+                return Err(Full::Index { limit: limit as usize });
             }
         }
         Ok(())

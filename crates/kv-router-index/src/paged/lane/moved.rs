@@ -8,6 +8,13 @@ use crate::paged::pages::Pages;
 use crate::paged::shared::Shared;
 use crate::paged::words::{Mask, ROOT};
 
+/// The way of a store through the pages that exist.
+pub(super) struct Trace {
+    pub(super) spans: Vec<Span>,
+    /// The page where it ends: what is left of the store hangs there or is appended. [`ROOT`] if it has not begun.
+    pub(super) end: u32,
+}
+
 /// Blocks of one page along a store.
 pub(super) struct Span {
     page: u32,
@@ -27,7 +34,7 @@ impl Lane {
         calls: &impl Calls,
         blocks: &[impl Block],
     ) -> u64 {
-        let spans = self.trace(&shared.pages, parent, blocks);
+        let Trace { spans, .. } = self.trace(&shared.pages, parent, blocks);
         let stays: Vec<(u32, Mask)> = spans
             .iter()
             .filter_map(|span| Some((self.by_page.get(span.page, &self.records)?, span)))
@@ -80,7 +87,7 @@ impl Lane {
     }
 
     /// The pages that exist along the way of a store.
-    pub(super) fn trace(&self, pages: &Pages, parent: Option<Place>, blocks: &[impl Block]) -> Vec<Span> {
+    pub(super) fn trace(&self, pages: &Pages, parent: Option<Place>, blocks: &[impl Block]) -> Trace {
         let mut spans = Vec::new();
         let mut rest = blocks;
         let (mut page, mut at) = match parent {
@@ -106,6 +113,6 @@ impl Lane {
                 None => break,
             }
         }
-        spans
+        Trace { spans, end: page }
     }
 }
