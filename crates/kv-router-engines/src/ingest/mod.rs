@@ -10,6 +10,7 @@ mod names;
 mod output;
 mod salts;
 mod skip;
+mod slots;
 mod small;
 mod state;
 mod store;
@@ -23,7 +24,7 @@ pub use state::{IngestLoader, IngestStateError};
 use kv_router_hash::BlockHasher;
 use kv_router_types::{DpRank, KvEvent, LocalBlockHash, Tier};
 
-use crate::wire::{EventKind, RawHash, WireBatch, WireEvent};
+use crate::wire::{EventKind, RawHash, Span, WireBatch, WireEvent};
 use groups::{GroupUse, Groups};
 use keys::StoreKeys;
 use merge::{PartChange, Parts};
@@ -122,19 +123,50 @@ impl Ingest {
     ///
     /// Consecutive stores that continue each other come out as one event, consecutive removals too.
     pub fn apply(&mut self, batch: &WireBatch, out: &mut Vec<KvEvent>) {
-        let mut out = Output::new(out);
-        for event in batch.events() {
-            self.event(event, &mut out);
-        }
+        self.apply_some(batch, |_| true, out);
     }
 
     /// The same for the events of one rank alone, where a payload has events of several: those that name another
     /// rank are left for the [`Ingest`] of that one.
     pub fn apply_rank(&mut self, rank: DpRank, batch: &WireBatch, out: &mut Vec<KvEvent>) {
+        self.apply_some(batch, |event| event.rank().is_none_or(|of| of == rank), out);
+    }
+
+    fn apply_some(
+        &mut self,
+        batch: &WireBatch,
+        wanted: impl Fn(&WireEvent<'_>) -> bool,
+        out: &mut Vec<KvEvent>,
+    ) {
         let mut out = Output::new(out);
-        for event in batch.events().filter(|event| event.rank().is_none_or(|of| of == rank)) {
+        let mut touched = 0;
+        for event in batch.events().filter(wanted) {
+            self.touch_names(event, &mut touched);
             self.event(event, &mut out);
         }
+    }
+
+    /// Has the memory fetched for the names of an event and the ones after it: one wait for many names. Evictions come
+    /// one name an event, so this looks beyond the event. `touched` counts the names of the batch that were seen to.
+    #[inline]
+    fn touch_names(&self, event: WireEvent<'_>, touched: &mut usize) {
+        const AHEAD: usize = 16;
+        /// What was fetched earlier would be gone again before its turn.
+        const MOST: usize = 256;
+        let all = &event.batch.hashes;
+        let Span { start, length } = event.raw.hashes;
+        let (start, end) = (start as usize, start as usize + length as usize);
+        // In groups of some: waits are shared only within one.
+        if *touched >= (end + AHEAD / 2).min(all.len()) {
+            return;
+        }
+        let from = start.max(*touched);
+        let to = (end + AHEAD).min(from + MOST).min(all.len());
+        let group = event.group().unwrap_or(0);
+        for hash in all.get(from..to).unwrap_or_default() {
+            self.names.touch(scoped(hash.key, group));
+        }
+        *touched = to;
     }
 
     /// Forgets what the rank holds: it was cleared, or its engine started again. What its groups are is forgotten

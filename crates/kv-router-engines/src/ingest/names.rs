@@ -6,12 +6,14 @@ use rustc_hash::FxHashMap;
 
 use super::Presence;
 use super::salts::{SaltId, SaltTable};
+use super::slots::{Seat, Slot, Slots};
 
 /// One block of the index under one name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// The name before it; meaningless at the root.
-    parent: u64,
+    pub(super) name: u64,
+    /// The name before it.
+    pub(super) parent: Option<u64>,
     pub(super) local: LocalBlockHash,
     /// Where it stands: the content of all blocks up to it. Names say less, because the name before may have moved.
     pub(super) path: SequenceHash,
@@ -20,13 +22,6 @@ pub(super) struct Entry {
     pub(super) salt: SaltId,
     /// Blocks of the index that the engine's block under this name is: the others have derived names.
     pub(super) parts: u16,
-    root: bool,
-}
-
-impl Entry {
-    pub(super) fn parent(&self) -> Option<u64> {
-        (!self.root).then_some(self.parent)
-    }
 }
 
 /// A block as a store describes it.
@@ -38,6 +33,14 @@ pub(super) struct Place {
     pub(super) path: SequenceHash,
     pub(super) salt: SaltId,
     pub(super) parts: u16,
+}
+
+impl Place {
+    /// Without a copy.
+    #[inline]
+    fn slot(self) -> Slot {
+        Slot::new(self.name, self.parent, (self.local, self.path), self.salt, self.parts)
+    }
 }
 
 /// What a store of one block changed.
@@ -54,46 +57,70 @@ pub(super) enum Change {
 /// Names of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    entries: FxHashMap<u64, Entry>,
+    slots: Slots,
+    /// Copies beyond those that a slot counts, by name and tier.
+    many: FxHashMap<(u64, usize), u32>,
     salts: SaltTable,
 }
 
 impl Names {
+    /// Has the memory fetched that a later call needs.
     #[inline]
-    pub(super) fn get(&self, name: u64) -> Option<&Entry> {
-        self.entries.get(&name)
+    pub(super) fn touch(&self, name: u64) {
+        self.slots.touch(name);
+    }
+
+    pub(super) fn get(&self, name: u64) -> Option<Entry> {
+        self.slots.get(name).map(|slot| self.entry(slot))
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, name: u64) -> bool {
+        self.slots.get(name).is_some()
+    }
+
+    /// Where a name stands, and under which salt.
+    #[inline]
+    pub(super) fn place(&self, name: u64) -> Option<(SequenceHash, SaltId)> {
+        self.slots.get(name).map(|slot| (slot.path, slot.salt()))
     }
 
     /// Where a block stands that continues `parent`; `None` when the rank does not hold the parent.
-    #[inline]
     pub(super) fn path(&self, parent: Option<u64>, local: LocalBlockHash) -> Option<SequenceHash> {
         let before = match parent {
             None => None,
-            Some(parent) => Some(self.get(parent)?.path),
+            Some(parent) => Some(self.slots.get(parent)?.path),
         };
         Some(next_sequence_hash(before, local))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.slots.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
-        self.entries.iter().map(|(&name, entry)| (name, entry))
+    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.slots.iter().map(|slot| self.entry(slot))
     }
 
     pub(super) fn reserve(&mut self, names: usize) {
-        self.entries.reserve(names);
+        self.slots.reserve(names);
     }
 
     /// Puts a name there as it was saved. `false` when it is there already, or has no copy.
     pub(super) fn restore(&mut self, place: Place, copies: [u32; Tier::COUNT]) -> bool {
-        let Place { name, parent, local, path, salt, parts } = place;
-        let root = parent.is_none();
-        let entry = Entry { parent: parent.unwrap_or(0), local, path, copies, salt, parts, root };
-        let is_new = copies != [0; Tier::COUNT] && self.entries.insert(name, entry).is_none();
-        self.salts.hold(salt);
-        is_new
+        let (Seat::Free(seat), true) = (self.slots.seat(place.name), copies != [0; Tier::COUNT]) else {
+            return false;
+        };
+        let mut slot = place.slot();
+        for (tier, count) in Tier::ALL.into_iter().zip(copies) {
+            slot.set_copies(tier, count.min(Slot::MOST_COPIES));
+            if count > Slot::MOST_COPIES {
+                self.many.insert((place.name, tier.index()), count - Slot::MOST_COPIES);
+            }
+        }
+        self.slots.put(seat, slot);
+        self.salts.hold(place.salt);
+        true
     }
 
     pub(super) fn salts(&mut self) -> &mut SaltTable {
@@ -110,79 +137,109 @@ impl Names {
 
     #[inline]
     pub(super) fn store(&mut self, place: Place, tier: Tier, presence: Presence) -> Change {
-        use std::collections::hash_map::Entry::{Occupied, Vacant};
-        let Place { name, parent, local, path, salt, parts } = place;
         let fresh = || {
-            let mut copies = [0; Tier::COUNT];
-            copies[tier.index()] = 1;
-            Entry { parent: parent.unwrap_or(0), local, path, copies, salt, parts, root: parent.is_none() }
+            let mut slot = place.slot();
+            slot.set_copies(tier, 1);
+            slot
         };
-        match self.entries.entry(name) {
-            Vacant(slot) => {
-                slot.insert(fresh());
-                self.salts.hold(salt);
-                Change::Fresh
+        let at = match self.slots.seat(place.name) {
+            Seat::Free(seat) => {
+                self.slots.put(seat, fresh());
+                self.salts.hold(place.salt);
+                return Change::Fresh;
             }
-            Occupied(mut slot) => {
-                let entry = slot.get_mut();
-                if entry.path != path {
-                    let old = std::mem::replace(entry, fresh());
-                    self.salts.hold(salt);
-                    self.salts.release(old.salt);
-                    return Change::Tier;
-                }
-                (entry.parent, entry.root) = (parent.unwrap_or(0), parent.is_none());
-                let copies = &mut entry.copies[tier.index()];
-                if *copies == 0 {
-                    *copies = 1;
-                    return Change::Tier;
-                }
-                if presence == Presence::Copies {
-                    *copies = copies.saturating_add(1);
-                }
-                Change::Nothing
-            }
+            Seat::Taken(at) => at,
+        };
+        let slot = self.slots.at_mut(at);
+        if slot.path != place.path {
+            let old = std::mem::replace(slot, fresh());
+            self.salts.hold(place.salt);
+            self.salts.release(old.salt());
+            Tier::ALL.into_iter().for_each(|tier| self.forget_many(place.name, tier));
+            return Change::Tier;
         }
+        slot.set_parent(place.parent);
+        match (slot.copies(tier), presence) {
+            (0, _) => {
+                slot.set_copies(tier, 1);
+                return Change::Tier;
+            }
+            (_, Presence::Logical) => {}
+            (Slot::MOST_COPIES, Presence::Copies) => {
+                let beyond = self.many.entry((place.name, tier.index())).or_default();
+                *beyond = beyond.saturating_add(1);
+            }
+            (copies, Presence::Copies) => slot.set_copies(tier, copies + 1),
+        }
+        Change::Nothing
     }
 
-    /// Takes one copy away. `Some` when the tier has none left under this name.
+    /// Takes one copy away.
     #[inline]
     pub(super) fn remove(&mut self, name: u64, tier: Tier) -> Removal {
-        use std::collections::hash_map::Entry::{Occupied, Vacant};
-        let mut slot = match self.entries.entry(name) {
-            Occupied(slot) => slot,
-            Vacant(_) => return Removal::Unknown,
-        };
-        let entry = slot.get_mut();
-        let copies = &mut entry.copies[tier.index()];
-        match *copies {
+        let Some(at) = self.slots.find(name) else { return Removal::Unknown };
+        let slot = self.slots.at_mut(at);
+        match slot.copies(tier) {
             0 => return Removal::Unknown,
-            1 => *copies = 0,
-            _ => {
-                *copies -= 1;
+            1 => slot.set_copies(tier, 0),
+            copies => {
+                if copies < Slot::MOST_COPIES || !self.take_many(name, tier) {
+                    self.slots.at_mut(at).set_copies(tier, copies - 1);
+                }
                 return Removal::CopiesLeft;
             }
         }
-        let parts = entry.parts;
-        if entry.copies == [0; Tier::COUNT] {
-            let entry = slot.remove();
-            self.salts.release(entry.salt);
+        let (parts, salt) = (slot.parts(), slot.salt());
+        if slot.is_gone() {
+            self.slots.remove(at);
+            self.salts.release(salt);
         }
         Removal::Gone { parts }
     }
 
     /// Takes all copies in a tier away. Whether there were any.
     pub(super) fn remove_all(&mut self, name: u64, tier: Tier) -> bool {
-        if let Some(entry) = self.entries.get_mut(&name) {
-            let copies = &mut entry.copies[tier.index()];
-            *copies = (*copies).min(1);
+        if let Some(at) = self.slots.find(name) {
+            let slot = self.slots.at_mut(at);
+            slot.set_copies(tier, slot.copies(tier).min(1));
+            self.forget_many(name, tier);
         }
         self.remove(name, tier) != Removal::Unknown
     }
 
     pub(super) fn clear(&mut self) {
-        self.entries.clear();
+        self.slots.clear();
+        self.many.clear();
         self.salts.clear();
+    }
+
+    fn entry(&self, slot: &Slot) -> Entry {
+        let copies = Tier::ALL.map(|tier| match slot.copies(tier) {
+            Slot::MOST_COPIES => {
+                let beyond = self.many.get(&(slot.name, tier.index())).copied().unwrap_or(0);
+                Slot::MOST_COPIES.saturating_add(beyond)
+            }
+            copies => copies,
+        });
+        let &Slot { name, local, path, .. } = slot;
+        Entry { name, parent: slot.parent(), local, path, copies, salt: slot.salt(), parts: slot.parts() }
+    }
+
+    /// Takes one of the copies beyond those in the slot. Whether there was one.
+    #[cold]
+    fn take_many(&mut self, name: u64, tier: Tier) -> bool {
+        let Some(beyond) = self.many.get_mut(&(name, tier.index())) else { return false };
+        *beyond -= 1;
+        if *beyond == 0 {
+            self.forget_many(name, tier);
+        }
+        true
+    }
+
+    fn forget_many(&mut self, name: u64, tier: Tier) {
+        if !self.many.is_empty() {
+            self.many.remove(&(name, tier.index()));
+        }
     }
 }
 
@@ -214,7 +271,7 @@ pub(super) fn part_name(name: u64, part: u16, parts: u16) -> u64 {
 }
 
 /// Spreads the bits of a name (the finaliser of SplitMix64): two of a rank's names meet once in 2^64.
-fn mix(bits: u64) -> u64 {
+pub(super) fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)

@@ -10,6 +10,14 @@ pub(super) struct SaltId(u32);
 
 impl SaltId {
     pub(super) const NONE: Self = Self(0);
+    /// No number is larger.
+    pub(super) const MOST: u32 = (1 << 26) - 1;
+
+    /// `number` is at most [`SaltId::MOST`].
+    pub(super) fn from_number(number: u32) -> Self {
+        debug_assert!(number <= Self::MOST);
+        Self(number)
+    }
 
     pub(super) fn number(self) -> u32 {
         self.0
@@ -33,11 +41,14 @@ pub(super) struct SaltTable {
 }
 
 impl SaltTable {
-    /// The salt's id. Not counted yet: [`SaltTable::hold`] counts names, [`SaltTable::tidy`] takes back an id that
-    /// got none.
-    pub(super) fn id(&mut self, salt: &str) -> SaltId {
+    /// The salt's id; `None` when there are too many. Not counted yet: [`SaltTable::hold`] counts names,
+    /// [`SaltTable::tidy`] takes back an id that got none.
+    pub(super) fn id(&mut self, salt: &str) -> Option<SaltId> {
         if let Some(&id) = self.ids.get(salt) {
-            return SaltId(id);
+            return Some(SaltId(id));
+        }
+        if self.free.is_empty() && self.slots.len() == SaltId::MOST as usize {
+            return None;
         }
         let text: Arc<str> = salt.into();
         let slot = Some(Slot { text: Arc::clone(&text), names: 0 });
@@ -48,11 +59,11 @@ impl SaltTable {
             }
             None => {
                 self.slots.push(slot);
-                self.slots.len() as u32 // names are far fewer than 2^32, see `IngestConfig::max_names`
+                self.slots.len() as u32
             }
         };
         self.ids.insert(text, id);
-        SaltId(id)
+        Some(SaltId(id))
     }
 
     /// Every salt, with its id.

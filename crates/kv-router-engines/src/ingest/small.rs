@@ -29,7 +29,7 @@ impl Ingest {
     /// Whether a store may continue this name, and under which salt.
     pub(super) fn parent_salt(&self, parent: u64) -> Option<SaltId> {
         let part = self.parts.get(parent).filter(|part| part.is_held()).map(|part| part.salt);
-        part.or_else(|| self.names.get(parent).map(|entry| entry.salt))
+        part.or_else(|| self.names.place(parent).map(|(_, salt)| salt))
     }
 
     pub(super) fn store_small(

@@ -60,12 +60,12 @@ impl Ingest {
             emit(&piece);
         }
         let mut names = Pieces::new(NAMES, emit);
-        for (name, entry) in self.names.iter() {
+        for entry in self.names.iter() {
             let plain = entry.copies == [1, 0, 0, 0] && entry.parts == 1 && entry.salt == SaltId::NONE;
-            let parent = entry.parent();
+            let parent = entry.parent;
             let flags = if parent.is_none() { ROOT } else { 0 } | if plain { PLAIN } else { 0 };
             names.bytes.push(flags);
-            for word in [Some(name), Some(entry.local.get()), Some(entry.path.get()), parent] {
+            for word in [Some(entry.name), Some(entry.local.get()), Some(entry.path.get()), parent] {
                 names.bytes.extend(word.into_iter().flat_map(u64::to_le_bytes));
             }
             if !plain {
@@ -238,7 +238,7 @@ impl IngestLoader {
         if id == 0 || text.is_empty() || !is_room {
             return Err(bad);
         }
-        let salt = self.ingest.names.salts().id(text);
+        let salt = self.ingest.names.salts().id(text).ok_or(bad)?;
         if self.salts.insert(id, salt).is_some() { Err(bad) } else { Ok(()) }
     }
 

@@ -78,7 +78,7 @@ impl Ingest {
             (Some(""), _) | (None, None) => SaltId::NONE,
             (Some(salt), _) => {
                 HashContext::NONE.with_salt(salt).map_err(|_| Skip::NameTooLong)?;
-                self.names.salts().id(salt)
+                self.names.salts().id(salt).ok_or(Skip::NamesFull)?
             }
             (None, Some(parent)) => self.parent_salt(parent).unwrap_or_default(),
         };
@@ -88,7 +88,7 @@ impl Ingest {
             let size = size.as_usize();
             let store = SmallStore { tier, group, parent, salt, salt_text, adapter: &adapter, size };
             self.store_small(&store, &hashes[..keys.blocks], tokens, out)
-        } else if parent.is_some_and(|parent| self.names.get(parent).is_none()) {
+        } else if parent.is_some_and(|parent| !self.names.contains(parent)) {
             Err(Skip::UnknownParent) // an engine's block that is only a part of ours
         } else {
             let tokens = &tokens[..keys.blocks * size.as_usize() + window];
@@ -173,12 +173,12 @@ impl Ingest {
             })
         };
         self.release_other_sizes(hashes, target, out);
-        if target.parent.is_some_and(|parent| self.names.get(parent).is_none()) {
+        if target.parent.is_some_and(|parent| !self.names.contains(parent)) {
             return; // it went with what one of these names stood for before
         }
         let (mut fresh, mut known) = (0, 0);
         let mut parent = target.parent;
-        let mut before = parent.and_then(|parent| self.names.get(parent)).map(|entry| entry.path);
+        let mut before = parent.and_then(|parent| self.names.place(parent)).map(|(path, _)| path);
         for (name, &local) in names().zip(locals) {
             let path = next_sequence_hash(before, local);
             let place = Place { name, parent, local, path, salt, parts };
@@ -241,41 +241,34 @@ impl Ingest {
                 self.add_part(name, tier, out);
                 continue;
             }
-            let Some(&entry) = self.names.get(name) else {
+            let Some(entry) = self.names.get(name) else {
                 unknown = true;
                 continue;
             };
             let mut chain = Vec::new();
             for part in 0..entry.parts {
                 let name = part_name(name, part, entry.parts);
-                let in_place = |part: &&Entry| self.names.path(part.parent(), part.local) == Some(part.path);
+                let in_place = |part: &Entry| self.names.path(part.parent, part.local) == Some(part.path);
                 let held = self.names.get(name).filter(in_place);
-                let Some(part) = held.copied() else { break };
-                chain.push((name, part));
+                let Some(part) = held else { break };
+                chain.push(part);
             }
-            let Some(&(_, first)) = chain.first().filter(|_| chain.len() == usize::from(entry.parts)) else {
+            let Some(&first) = chain.first().filter(|_| chain.len() == usize::from(entry.parts)) else {
                 unknown = true;
                 continue;
             };
             let mut news = false;
-            for &(name, entry) in &chain {
-                let place = Place {
-                    name,
-                    parent: entry.parent(),
-                    local: entry.local,
-                    path: entry.path,
-                    salt: entry.salt,
-                    parts: entry.parts,
-                };
+            for &Entry { name, parent, local, path, salt, parts, .. } in &chain {
+                let place = Place { name, parent, local, path, salt, parts };
                 news |= self.names.store(place, tier, self.config.presence) != Change::Nothing;
             }
             if news {
                 self.counters.blocks_stored += 1;
                 let blocks = chain
                     .iter()
-                    .map(|&(name, entry)| StoredBlock::new(ExternalSequenceHash::new(name), entry.local))
+                    .map(|entry| StoredBlock::new(ExternalSequenceHash::new(entry.name), entry.local))
                     .collect();
-                let parent = first.parent().map(ExternalSequenceHash::new);
+                let parent = first.parent.map(ExternalSequenceHash::new);
                 out.push(KvEvent::Stored { tier, parent, blocks });
             } else {
                 self.counters.blocks_repeated += 1;
