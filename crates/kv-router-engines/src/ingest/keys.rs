@@ -34,6 +34,9 @@ impl StoreKeys {
         if keys.len() != blocks {
             return Err(Skip::ExtraKeysLength);
         }
+        if keys.are_nil() {
+            return Ok(None);
+        }
         let mut salt = None;
         for index in 0..blocks {
             let at_root = index == 0 && event.parent().is_none();

@@ -98,7 +98,8 @@ struct Room {
     locals: Vec<LocalBlockHash>,
     /// Tokens of an EAGLE engine, folded.
     folded: Vec<u32>,
-    sorted: Vec<u64>,
+    /// A table of the names of a store.
+    seen: Vec<u64>,
 }
 
 impl Ingest {

@@ -276,3 +276,48 @@ pub(super) fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: u64, local: u64) -> Place {
+        let local = LocalBlockHash::new(local);
+        let path = next_sequence_hash(None, local);
+        Place { name, parent: None, local, path, salt: SaltId::NONE, parts: 1 }
+    }
+
+    #[test]
+    fn more_copies_than_a_slot_counts_are_counted() {
+        let mut names = Names::default();
+        for _ in 0..100 {
+            names.store(place(7, 1), Tier::Host, Presence::Copies);
+        }
+        assert_eq!(names.get(7).map(|entry| entry.copies), Some([0, 100, 0, 0]));
+        let mut restored = Names::default();
+        assert!(restored.restore(place(7, 1), [0, 100, 0, 0]));
+        for names in [&mut names, &mut restored] {
+            for left in (1..100).rev() {
+                assert_eq!(names.remove(7, Tier::Host), Removal::CopiesLeft);
+                assert_eq!(names.get(7).map(|entry| entry.copies), Some([0, left, 0, 0]));
+            }
+            assert_eq!(names.remove(7, Tier::Host), Removal::Gone { parts: 1 });
+            assert_eq!((names.len(), names.many.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_name_that_moves_takes_no_copies_along() {
+        let mut names = Names::default();
+        for _ in 0..50 {
+            names.store(place(7, 1), Tier::Device, Presence::Copies);
+        }
+        assert_eq!(names.store(place(7, 2), Tier::Device, Presence::Copies), Change::Tier);
+        assert_eq!(names.remove(7, Tier::Device), Removal::Gone { parts: 1 });
+        for _ in 0..50 {
+            names.store(place(7, 1), Tier::Device, Presence::Copies);
+        }
+        assert!(names.remove_all(7, Tier::Device));
+        assert_eq!((names.len(), names.many.len()), (0, 0));
+    }
+}

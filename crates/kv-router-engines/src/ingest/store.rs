@@ -35,7 +35,7 @@ impl Ingest {
             return self.placeholder(hashes, group, tier, out);
         }
         let size = engine_block_size(event)?;
-        check_names(hashes, event.parent().map(|parent| parent.key()), &mut self.room.sorted)?;
+        check_names(hashes, event.parent().map(|parent| parent.key()), &mut self.room.seen)?;
 
         let mut room = std::mem::take(&mut self.room);
         let result = self.stored_blocks(event, size, tier, &mut room, out);
@@ -165,13 +165,36 @@ impl Ingest {
         locals: &[kv_router_types::LocalBlockHash],
         out: &mut Output<'_>,
     ) {
-        let Target { tier, group, salt, parts, .. } = target;
+        let Target { group, parts, .. } = target;
+        if parts == 1 {
+            // Nearly always, and then it is worth an iterator without a loop in it.
+            return self.place_named(
+                hashes,
+                || hashes.iter().map(|hash| scoped(hash.key, group)),
+                target,
+                locals,
+                out,
+            );
+        }
         let names = || {
             hashes.iter().flat_map(move |hash| {
                 let name = scoped(hash.key, group);
                 (0..parts).map(move |part| part_name(name, part, parts))
             })
         };
+        self.place_named(hashes, names, target, locals, out);
+    }
+
+    #[inline]
+    fn place_named<N: Iterator<Item = u64>>(
+        &mut self,
+        hashes: &[RawHash],
+        names: impl Fn() -> N,
+        target: Target,
+        locals: &[kv_router_types::LocalBlockHash],
+        out: &mut Output<'_>,
+    ) {
+        let Target { tier, salt, parts, .. } = target;
         self.release_other_sizes(hashes, target, out);
         if target.parent.is_some_and(|parent| !self.names.contains(parent)) {
             return; // it went with what one of these names stood for before
@@ -335,19 +358,35 @@ fn check_lengths(hashes: usize, size: BlockSize, tokens: usize) -> Result<(), Sk
 }
 
 /// A chain names each block once, and never the block that it continues.
-fn check_names(hashes: &[RawHash], parent: Option<u64>, sorted: &mut Vec<u64>) -> Result<(), Skip> {
-    /// Up to here comparing all with all is faster than sorting.
-    const FEW: usize = 8;
+fn check_names(hashes: &[RawHash], parent: Option<u64>, seen: &mut Vec<u64>) -> Result<(), Skip> {
+    /// Up to here comparing all with all is faster than a table.
+    const FEW: usize = 4;
     let repeated = if hashes.len() <= FEW {
         let seen =
             |index: usize, key| parent == Some(key) || hashes[..index].iter().any(|before| before.key == key);
         hashes.iter().enumerate().any(|(index, hash)| seen(index, hash.key))
     } else {
-        sorted.clear();
-        sorted.extend(hashes.iter().map(|hash| hash.key));
-        sorted.extend(parent);
-        sorted.sort_unstable();
-        sorted.windows(2).any(|pair| pair[0] == pair[1])
+        // Little more than half full at most. Zero is free, so a name that is zero is looked for by itself.
+        seen.clear();
+        seen.resize((hashes.len() * 2).next_power_of_two(), 0);
+        let is_zero = |name: &u64| *name == 0;
+        let names = || parent.into_iter().chain(hashes.iter().map(|hash| hash.key));
+        names().filter(is_zero).count() > 1 || names().filter(|name| *name != 0).any(|name| is_in(seen, name))
     };
     if repeated { Err(Skip::RepeatedHash) } else { Ok(()) }
+}
+
+/// Whether a name is in a table already; puts it in. The table has a power of two of places, and some are free.
+#[inline]
+fn is_in(table: &mut [u64], name: u64) -> bool {
+    let last = table.len() - 1;
+    let mut at = (name.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & last;
+    while table[at] != 0 {
+        if table[at] == name {
+            return true;
+        }
+        at = (at + 1) & last;
+    }
+    table[at] = name;
+    false
 }

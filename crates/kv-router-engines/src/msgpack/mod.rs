@@ -5,9 +5,7 @@
 mod reader;
 mod writer;
 
-#[cfg(test)]
-use reader::Int;
-pub(crate) use reader::{Kind, Reader};
+pub(crate) use reader::{Int, Kind, Reader};
 pub(crate) use writer::Writer;
 
 /// Bytes that are no MessagePack document, or only the start of one: nothing after the fault can be trusted.

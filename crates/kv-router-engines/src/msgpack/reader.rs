@@ -144,22 +144,64 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Fills `out` with tokens for as long as they come in one of the three forms that encoders choose for them, and
-    /// says how many did. The rest, and every fault, is left to [`Reader::small`].
+    /// Fills `out` with tokens for as long as they come in one of the forms that encoders choose for them, and says how
+    /// many did. The rest, the last few bytes of the payload, and every fault are left to [`Reader::small`].
     pub(crate) fn smalls(&mut self, out: &mut [u32]) -> usize {
         let mut rest = self.bytes.get(self.at..).unwrap_or_default();
         let mut filled = 0;
         for slot in out {
-            (*slot, rest) = match *rest {
-                [0xce, a, b, c, d, ref after @ ..] => (u32::from_be_bytes([a, b, c, d]), after),
-                [0xcd, a, b, ref after @ ..] => (u32::from(u16::from_be_bytes([a, b])), after),
-                [fix @ 0..=0x7f, ref after @ ..] => (u32::from(fix), after),
-                _ => break,
+            // One load for the marker and whatever follows it; the commonest form is asked for first.
+            let Some(&word) = rest.first_chunk() else { break };
+            let word = u64::from_be_bytes(word);
+            let marker = word >> 56;
+            let (value, size) = if marker == 0xcd {
+                (word >> 40 & 0xffff, 3)
+            } else if marker <= 0x7f {
+                (marker, 1)
+            } else if marker == 0xce {
+                (word >> 24 & 0xffff_ffff, 5)
+            } else if marker == 0xcc {
+                (word >> 48 & 0xff, 2)
+            } else {
+                break;
             };
+            *slot = value as u32;
+            rest = &rest[size..];
             filled += 1;
         }
         self.at = self.bytes.len() - rest.len();
         filled
+    }
+
+    /// An integer in nine bytes, which is how hashes stand, in two's complement, and whether it is negative. `None`, and
+    /// nothing is read, when the next value is anything else, or damaged.
+    #[inline]
+    pub(crate) fn wide(&mut self) -> Option<Int> {
+        let (&marker, bits) = self.bytes.get(self.at..)?.first_chunk::<9>()?.split_first()?;
+        let bits = u64::from_be_bytes(*bits.first_chunk()?);
+        let negative = match marker {
+            0xcf => false,
+            0xd3 => bits.cast_signed() < 0,
+            _ => return None,
+        };
+        self.at += 9;
+        Some(Int { bits, negative })
+    }
+
+    /// Reads nils, up to `most`; how many there were.
+    pub(crate) fn nils(&mut self, most: usize) -> usize {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let nils = rest.iter().take(most).take_while(|&&byte| byte == 0xc0).count();
+        self.at += nils;
+        nils
+    }
+
+    /// Passes over these very bytes, if they come next.
+    #[inline]
+    pub(crate) fn same(&mut self, bytes: &[u8]) -> bool {
+        let same = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(bytes));
+        self.at += if same { bytes.len() } else { 0 };
+        same
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use kv_router_types::DpRank;
 
 use super::event::{RawEvent, RawExtra, Span};
+use super::repeat::HashLists;
 use super::{RawHash, WireEvent};
 use crate::error::EventFaults;
 
@@ -37,6 +38,8 @@ pub struct WireBatch {
     /// Extra keys of each block that has an entry for them.
     pub(super) extra_blocks: Vec<Option<Span>>,
     pub(super) lookahead: Vec<Span>,
+    /// Of the event that is being read.
+    pub(super) hash_lists: HashLists,
 }
 
 /// What a timestamp counts.
@@ -99,9 +102,21 @@ impl WireBatch {
     }
 
     pub(crate) fn reset(&mut self) {
-        let Self { time, rank, faults, events, hashes, tokens, text, bytes, extra, extra_blocks, lookahead } =
-            self;
-        (*time, *rank, *faults) = (0.0, None, EventFaults::default());
+        let Self {
+            time,
+            rank,
+            faults,
+            events,
+            hashes,
+            tokens,
+            text,
+            bytes,
+            extra,
+            extra_blocks,
+            lookahead,
+            hash_lists,
+        } = self;
+        (*time, *rank, *faults, *hash_lists) = (0.0, None, EventFaults::default(), HashLists::default());
         events.clear();
         hashes.clear();
         tokens.clear();

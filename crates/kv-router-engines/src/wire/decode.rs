@@ -106,8 +106,14 @@ impl WireBatch {
         if length > limits.events {
             return Err(BatchError::TooManyEvents { limit: limits.events });
         }
+        let mut burst = None;
         for _ in 0..length {
-            self.read_event(reader, limits)?;
+            if burst.as_ref().is_some_and(|burst| self.read_repeated(burst, reader, limits)) {
+                continue;
+            }
+            let start = reader.at();
+            let was_read = self.read_event(reader, limits)?;
+            burst = if was_read { self.burst(reader, start) } else { None };
         }
         Ok(())
     }

@@ -147,6 +147,11 @@ impl RawEvent {
         }
     }
 
+    /// The same about other blocks.
+    pub(super) fn with_hashes(&self, hashes: Span) -> Self {
+        Self { hashes, ..*self }
+    }
+
     pub(crate) fn text(&self, field: TextField) -> Option<Span> {
         self.texts[field as usize]
     }

@@ -19,12 +19,16 @@ impl WireBatch {
         if blocks > MOST.saturating_sub(first) {
             return Err(EventFault::BadExtraKeys.into());
         }
-        for _ in 0..blocks {
-            let keys = match reader.nil()? {
-                true => None,
-                false => Some(self.read_block_keys(reader)?),
-            };
-            self.extra_blocks.push(keys);
+        let mut left = blocks;
+        while left > 0 {
+            let nils = reader.nils(left); // as a rule all of them
+            self.extra_blocks.extend(std::iter::repeat_n(None, nils));
+            left -= nils;
+            if left > 0 {
+                let keys = self.read_block_keys(reader)?;
+                self.extra_blocks.push(Some(keys));
+                left -= 1;
+            }
         }
         Ok(Span::new(first, self.extra_blocks.len()))
     }

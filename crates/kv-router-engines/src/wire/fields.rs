@@ -3,6 +3,7 @@
 use super::event::{EventKind, RawEvent, RawLoraId, Span, TokenForm};
 use super::hash::{HashForm, RawHash, digest_key};
 use super::keys::{Field, TextField, named, positional};
+use super::repeat::HashLists;
 use super::{WireBatch, string_token};
 use crate::error::{BatchError, EventFault};
 use crate::limits::DecodeLimits;
@@ -40,24 +41,28 @@ enum Tag {
 }
 
 impl WireBatch {
-    /// Reads one event, or counts why not and passes over it.
+    /// Reads one event, or counts why not and passes over it. Whether it could be read.
     pub(super) fn read_event(
         &mut self,
         reader: &mut Reader<'_>,
         limits: &DecodeLimits,
-    ) -> Result<(), BatchError> {
+    ) -> Result<bool, BatchError> {
         let start = reader.at();
+        self.hash_lists = HashLists::default();
         let mut event = RawEvent::new(EventKind::Cleared); // made once and filled: it is large
         match self.try_event(reader, limits, &mut event) {
-            Ok(()) => self.events.push(event),
-            Err(Stop::Batch(error)) => return Err(error),
+            Ok(()) => {
+                self.events.push(event);
+                Ok(true)
+            }
+            Err(Stop::Batch(error)) => Err(error),
             Err(Stop::Event(fault)) => {
                 self.faults.add(fault);
                 reader.rewind(start);
                 reader.skip()?;
+                Ok(false)
             }
         }
-        Ok(())
     }
 
     fn try_event(
@@ -231,18 +236,21 @@ impl WireBatch {
         if length > limits.hashes.saturating_sub(start) {
             return Err(Stop::Batch(BatchError::TooManyHashes { limit: limits.hashes }));
         }
+        self.hash_lists.add(reader.at());
         for _ in 0..length {
-            let hash = self.read_hash(reader)?;
+            let hash = match reader.wide() {
+                Some(int) => RawHash::of(int),
+                None => self.read_hash(reader)?,
+            };
             self.hashes.push(hash);
         }
         Ok(Span::new(start, self.hashes.len()))
     }
 
     #[inline]
-    fn read_hash(&mut self, reader: &mut Reader<'_>) -> Result<RawHash, Stop> {
+    pub(super) fn read_hash(&mut self, reader: &mut Reader<'_>) -> Result<RawHash, Stop> {
         if let Some(int) = reader.int()? {
-            let form = if int.negative { HashForm::Negative } else { HashForm::Unsigned };
-            return Ok(RawHash { key: int.bits, form });
+            return Ok(RawHash::of(int));
         }
         let digest = reader.bin()?.ok_or(EventFault::BadHash)?;
         if digest.is_empty() || digest.len() > RawHash::MAX_DIGEST_BYTES {

@@ -2,6 +2,8 @@
 
 use kv_router_types::ExternalSequenceHash;
 
+use crate::msgpack::Int;
+
 /// An engine's name for a block. Opaque: only its 64-bit form is ever compared, and only within one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WireHash<'a> {
@@ -57,6 +59,12 @@ pub(super) enum HashForm {
 
 impl RawHash {
     pub(crate) const MAX_DIGEST_BYTES: usize = 64;
+
+    #[inline]
+    pub(super) fn of(int: Int) -> Self {
+        let form = if int.negative { HashForm::Negative } else { HashForm::Unsigned };
+        Self { key: int.bits, form }
+    }
 
     pub(crate) fn unsigned(key: u64) -> Self {
         Self { key, form: HashForm::Unsigned }

@@ -7,6 +7,7 @@ mod extra;
 mod fields;
 mod hash;
 mod keys;
+mod repeat;
 mod views;
 
 pub use batch::{TimeUnit, WireBatch};

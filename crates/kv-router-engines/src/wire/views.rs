@@ -235,6 +235,11 @@ impl<'a> ExtraKeys<'a> {
         self.blocks.is_empty()
     }
 
+    /// Whether no block has an entry that says anything.
+    pub(crate) fn are_nil(self) -> bool {
+        self.blocks.iter().all(Option::is_none)
+    }
+
     /// The keys of a block; `None` when its entry is nil, or when it has none.
     pub fn block(self, index: usize) -> Option<impl ExactSizeIterator<Item = ExtraKey<'a>>> {
         let keys = (*self.blocks.get(index)?)?.of(&self.batch.extra);
