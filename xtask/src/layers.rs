@@ -81,7 +81,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "kv-router-transport",
         layer: Layer::L3,
-        uses: &["kv-router-types", "bincode", "crossbeam-channel", "serde"],
+        uses: &["kv-router-types", "bincode", "crossbeam-channel", "serde", "xxhash-rust"],
         optional: &[],
     },
     Rule {

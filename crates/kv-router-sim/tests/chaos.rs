@@ -8,6 +8,7 @@ use kv_router_hash::{HashScheme, Window};
 use kv_router_index::ApplyEvents;
 use kv_router_index::paged::PagedIndex;
 use kv_router_sim::wire::chaos::{ChaosConfig, run};
+use kv_router_sim::wire::scenario::{self, Scenario, ScenarioConfig};
 use kv_router_sim::wire::{DIALECTS, Fault, FaultRates, WireCache, holdings};
 use kv_router_types::{BlockSize, DpRank, WorkerId, WorkerRank};
 
@@ -24,6 +25,17 @@ fn routers_hold_what_engines_hold_once_it_is_quiet() {
         assert!(router.disconnects > 0 && router.failed_replays > 0 && router.forgets > 0, "{report}");
         assert!(router.new_lives >= u64::from(report.faults.get(Fault::Restart) > 0), "{report}");
         assert_eq!((router.dropped, router.refused), (0, 0), "{report}");
+    }
+}
+
+#[test]
+fn each_scenario_ends_exact_and_is_in_the_counters() {
+    let config = ScenarioConfig { batches: 100, ..ScenarioConfig::default() };
+    for scenario in Scenario::ALL {
+        let report = scenario::run(scenario, &config, Instant::now).unwrap();
+        println!("{report}");
+        assert!(report.is_well(), "{report}, {:?}", report.saw);
+        assert!(report.blocks > 1_000 || scenario == Scenario::EngineRestartThenSilence, "{report}");
     }
 }
 

@@ -39,9 +39,10 @@
 //! | send batches to another thread | [`batch_channel`]: [`BatchSender`], [`BatchReceiver`] |
 //! | send batches to another process | [`BatchCodec`], and any transport of bytes |
 //! | notice lost, repeated, late and outdated batches, and recover | [`StreamSequencer`], one a rank |
-//! | know whether a rank's state can be trusted | [`StreamSequencer::standing`] |
+//! | the same for an engine's own stream, whose lives nobody numbers | [`RankFeed`] |
+//! | know whether a rank's state can be trusted | [`StreamSequencer::standing`], [`RankFeed::standing`] |
 //! | write a state to a file or a peer, and read it back | [`DumpWriter`], [`DumpReader`] |
-//! | join a restored state to its stream | [`Watermark`], [`StreamSequencer::restored`] |
+//! | join a restored state to its stream | [`Watermark`], [`StreamSequencer::restored`], [`RankFeed::restored`] |
 //!
 //! # The gap rule
 //!
@@ -79,16 +80,22 @@
 //! Bincode and serde are private to the wire module; `docs/wire.md` has every byte, so both can be replaced.
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod batch;
 mod channel;
 mod dump;
+mod feed;
+mod frame_hash;
 mod sequencer;
 mod watermark;
 mod wire;
 
+pub use backoff::{Backoff, Jitter};
 pub use batch::{EventBatch, Incarnation};
 pub use channel::{BatchReceiver, BatchSender, ChannelCounters, RecvError, SendError, batch_channel};
 pub use dump::{DumpFingerprint, DumpReadError, DumpReader, DumpRecord, DumpWriteError, DumpWriter};
+pub use feed::{FeedConfig, FeedCounters, FeedHealth, RankFeed, ReplayFault};
+pub use frame_hash::FrameHash;
 pub use sequencer::{
     Action, ForgetReason, Lives, Numbered, RecoveryId, ReplayRequest, ReplayWaits, SequencerConfig,
     SequencerConfigError, SequencerCounters, SkipReason, SnapshotRequest, Standing, StreamSequencer,

@@ -9,9 +9,9 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use kv_router_engines::{BatchEncoder, DecodeLimits, EventForm, RemoveFields, WireBatch, WireHash};
+use kv_router_transport::{Action, FeedConfig, RankFeed};
 use kv_router_zmq::{
-    Decoded, Endpoint, FeedAction, FeedConfig, Payload, Publisher, PublisherConfig, RankFeed, RecvError,
-    Source, Subscriber, SubscriberConfig,
+    Decoded, Endpoint, Payload, Publisher, PublisherConfig, RecvError, Source, Subscriber, SubscriberConfig,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = SubscriberConfig::default();
     let mut feed = FeedConfig::default();
     if source.replay.is_some() {
-        feed = feed.with_replay(&config.replay);
+        feed.replay = Some(config.replay.waits());
     }
-    let mut feed: RankFeed<Payload> = RankFeed::new(feed)?;
+    let mut feed: RankFeed<(u64, Payload)> = RankFeed::new(feed)?;
     let subscriber = Subscriber::start(config, Instant::now)?;
     let publisher = subscriber.add(source)?;
 
@@ -42,30 +42,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut quiet_at = Instant::now() + Duration::from_secs(5);
     while Instant::now() < quiet_at {
         match subscriber.recv(Duration::from_millis(100)) {
-            Ok(incoming) => feed.handle(
-                Instant::now(),
-                incoming,
-                |payload| {
+            Ok(incoming) => {
+                let decode = |sequence, payload: Payload| {
                     let lossy = batch.decode(&payload, &DecodeLimits::default()).is_err() || batch.is_lossy();
-                    Decoded { clears: batch.clears(), lossy, payload }
-                },
-                &mut actions,
-            ),
+                    Decoded { clears: batch.clears(), lossy, payload: (sequence, payload) }
+                };
+                incoming.hand_to(&mut feed, Instant::now(), decode, &mut actions);
+            }
             Err(RecvError::Empty) => {}
             Err(stopped) => return Err(stopped.into()),
         }
         feed.tick(Instant::now(), &mut actions);
         for action in actions.drain(..) {
             match action {
-                FeedAction::Apply { sequence, payload } => {
+                Action::Apply((sequence, payload)) => {
                     quiet_at = Instant::now() + Duration::from_secs(5);
                     match batch.decode(&payload, &DecodeLimits::default()) {
                         Ok(()) => println!("{sequence}: {} events", batch.events().len()),
                         Err(error) => println!("{sequence}: {error}"),
                     }
                 }
-                FeedAction::Forget(reason) => println!("forget the rank: {reason:?}"),
-                FeedAction::Ask(ask) => subscriber.request_replay(publisher, ask)?,
+                Action::Forget(reason) => println!("forget the rank: {reason:?}"),
+                Action::RequestReplay(ask) => subscriber.request_replay(publisher, ask)?,
+                Action::RequestSnapshot(_) | Action::Skip { .. } => {}
             }
         }
     }

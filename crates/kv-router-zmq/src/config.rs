@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use kv_router_transport::ReplayWaits;
+
 use crate::{Attach, Backoff, Endpoint};
 
 /// Longest wait that can be meant. ZeroMQ counts milliseconds in 32 bits.
@@ -80,6 +82,15 @@ impl Default for ReplayPolicy {
             backoff: Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(2) },
             at_once: 8,
         }
+    }
+}
+
+impl ReplayPolicy {
+    /// How long whoever asked waits for an answer: a little longer than the subscriber does, which knows more about the
+    /// reasons.
+    pub fn waits(&self) -> ReplayWaits {
+        let wait = self.total + Duration::from_secs(1);
+        ReplayWaits { idle: wait, total: wait }
     }
 }
 
@@ -177,7 +188,7 @@ impl Source {
     }
 
     /// Listens for publishers that connect to us, all topics. Several may come to the same endpoint: tell them
-    /// apart by their topics, and give each a [`RankFeed`](crate::RankFeed) of its own.
+    /// apart by their topics, and give each a feed of its own.
     pub fn bind(live: Endpoint) -> Self {
         Self { live: Attach::Bind(live), replay: None, topic: Vec::new() }
     }

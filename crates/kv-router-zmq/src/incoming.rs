@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::{Connection, Fingerprint, Payload, PublisherId, Topic};
+use kv_router_transport::{RecoveryId, ReplayFault};
+
+use crate::{Connection, Payload, PublisherId, Topic};
 
 /// Something that happened on a publisher's sockets.
 ///
@@ -35,7 +37,7 @@ pub enum Incoming {
         /// Whose.
         publisher: PublisherId,
         /// Which request it answers.
-        replay: ReplayId,
+        replay: RecoveryId,
         /// Its number.
         sequence: u64,
         /// What an engine's decoder reads.
@@ -46,14 +48,14 @@ pub enum Incoming {
         /// Whose.
         publisher: PublisherId,
         /// Which.
-        replay: ReplayId,
+        replay: RecoveryId,
     },
     /// A replay did not come to its end.
     ReplayFailed {
         /// Whose.
         publisher: PublisherId,
         /// Which.
-        replay: ReplayId,
+        replay: RecoveryId,
         /// Why.
         reason: ReplayFailure,
     },
@@ -80,45 +82,6 @@ impl Incoming {
     }
 }
 
-/// Names a replay request. Chosen by whoever asks; only compared.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplayId(u64);
-
-impl ReplayId {
-    /// Wraps a number that no other request to the same publisher has.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-impl fmt::Debug for ReplayId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ReplayId({})", self.0)
-    }
-}
-
-/// A batch that the source must still have as we had it: proof that it is the same life of the same engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anchor {
-    /// Its number.
-    pub sequence: u64,
-    /// What it was.
-    pub fingerprint: Fingerprint,
-}
-
-/// Please send batches again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayAsk {
-    /// Comes back with every answer.
-    pub id: ReplayId,
-    /// The first batch wanted.
-    pub from: u64,
-    /// The last batch wanted; `None`: all that there are. Engines always send all, but we stop listening.
-    pub to: Option<u64>,
-    /// If given, the batch before `from`: it is asked for too, compared, and not handed out.
-    pub anchor: Option<Anchor>,
-}
-
 /// Why a replay did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -131,12 +94,25 @@ pub enum ReplayFailure {
     Deadline,
     /// The answer has a hole, each time it was asked for.
     Incomplete,
-    /// The source has another batch under the anchor's number, or none that late: another life of the engine.
+    /// Asked again, the source has another batch under the number of the last one, or none that late: another life of
+    /// the engine.
     OtherLife,
-    /// The source no longer has the anchor, so nobody can tell whether it is the same life.
+    /// Asked again, the source no longer has the last batch, so nobody can tell whether it is the same life.
     AnchorGone,
     /// No socket could be made.
     NoSocket,
+}
+
+impl ReplayFailure {
+    /// What it means for the stream.
+    pub const fn fault(self) -> ReplayFault {
+        match self {
+            Self::OtherLife | Self::AnchorGone => ReplayFault::OtherLife,
+            Self::Silent | Self::Stalled | Self::Deadline | Self::Incomplete | Self::NoSocket => {
+                ReplayFault::Unanswered
+            }
+        }
+    }
 }
 
 impl fmt::Display for ReplayFailure {

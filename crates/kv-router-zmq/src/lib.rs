@@ -4,8 +4,8 @@
 //! ```
 //! use std::time::{Duration, Instant};
 //!
-//! use kv_router_zmq::{Decoded, FeedAction, FeedConfig, Publisher, PublisherConfig, RankFeed, RecvError};
-//! use kv_router_zmq::{Source, Subscriber, SubscriberConfig};
+//! use kv_router_transport::{Action, FeedConfig, RankFeed};
+//! use kv_router_zmq::{Decoded, Publisher, PublisherConfig, RecvError, Source, Subscriber, SubscriberConfig};
 //!
 //! // An engine, or a mock of one.
 //! let publisher = Publisher::start(PublisherConfig::default())?;
@@ -18,27 +18,26 @@
 //! let subscriber = Subscriber::start(config, Instant::now)?;
 //! let replay = publisher.replay_endpoint().ok_or("no replay endpoint")?;
 //! let rank = subscriber.add(Source::connect(publisher.live_endpoint().clone()).with_replay(replay.clone()))?;
-//! let mut feed = RankFeed::new(FeedConfig::default().with_replay(&policy))?;
+//! let mut feed = RankFeed::new(FeedConfig { replay: Some(policy.waits()), ..FeedConfig::default() })?;
 //!
 //! let (mut actions, mut applied) = (Vec::new(), Vec::new());
 //! let until = Instant::now() + Duration::from_secs(20);
 //! while applied.len() < 2 && Instant::now() < until {
 //!     match subscriber.recv(Duration::from_millis(50)) {
-//!         Ok(incoming) => feed.handle(
-//!             Instant::now(),
-//!             incoming,
-//!             |payload| Decoded { clears: false, lossy: false, payload },
-//!             &mut actions,
-//!         ),
+//!         Ok(incoming) => {
+//!             let decode = |_, payload| Decoded { clears: false, lossy: false, payload };
+//!             incoming.hand_to(&mut feed, Instant::now(), decode, &mut actions);
+//!         }
 //!         Err(RecvError::Empty) => {}
 //!         Err(stopped) => return Err(stopped.into()),
 //!     }
 //!     feed.tick(Instant::now(), &mut actions);
 //!     for action in actions.drain(..) {
 //!         match action {
-//!             FeedAction::Apply { payload, .. } => applied.push(payload.to_vec()),
-//!             FeedAction::Forget(_) => applied.clear(),
-//!             FeedAction::Ask(ask) => subscriber.request_replay(rank, ask)?,
+//!             Action::Apply(payload) => applied.push(payload.to_vec()),
+//!             Action::Forget(_) => applied.clear(),
+//!             Action::RequestReplay(ask) => subscriber.request_replay(rank, ask)?,
+//!             Action::RequestSnapshot(_) | Action::Skip { .. } => {}
 //!         }
 //!     }
 //! }
@@ -51,8 +50,8 @@
 //! | I want to | type |
 //! |---|---|
 //! | hear what engines publish | [`Subscriber`], a [`Source`] for each rank |
-//! | apply it in order, with recovery | [`RankFeed`], one a rank |
-//! | know how a publisher does | [`Subscriber::health`], [`RankFeed::health`] |
+//! | apply it in order, with recovery | the `EngineStream` of a `Router`, or [`RankFeed`] |
+//! | know how a publisher does | [`Subscriber::health`] |
 //! | publish, beside an engine or as a relay | [`Publisher`] |
 //!
 //! What a payload says is the business of `kv-router-engines`.
@@ -67,7 +66,10 @@
 //! * A message that is none (frames, length of the number, empty payload) is skipped and counted by reason.
 //! * A connection that is half dead is noticed by heartbeats, and made again after a wait that grows and has chance
 //!   in it.
-//! * An engine that started again is noticed, however little it published before: see [`RankFeed`].
+//! * Each connection is told of before the first message on it, so that an engine that started again is noticed,
+//!   however much it published before: see [`RankFeed`].
+//!
+//! [`RankFeed`]: kv_router_transport::RankFeed
 //!
 //! What this crate does not do: no encryption and no authentication, so bind to loopback or to a network that is
 //! trusted; no decoding; no index. It runs where there are Unix sockets.
@@ -79,7 +81,6 @@
 //! and no copy of its payload.
 #![forbid(unsafe_code)]
 
-mod backoff;
 mod config;
 mod endpoint;
 mod error;
@@ -93,13 +94,13 @@ mod reactor;
 mod subscriber;
 mod wake;
 
-pub use backoff::Backoff;
 pub use config::{ConfigError, Heartbeat, ReplayPolicy, Source, SubscriberConfig};
 pub use endpoint::{Attach, Endpoint, EndpointError};
 pub use error::{PublishError, RecvError, RequestError, SocketError, SocketOperation, StartError};
-pub use feed::{Decoded, FeedAction, FeedConfig, FeedHealth, RankFeed};
+pub use feed::Decoded;
 pub use health::{PublisherHealth, ReplayCounts, SubscriberCounters};
-pub use incoming::{Anchor, Incoming, ReplayAsk, ReplayFailure, ReplayId};
-pub use message::{Connection, Fingerprint, MessageFault, MessageFaults, Payload, PublisherId, Topic};
+pub use incoming::{Incoming, ReplayFailure};
+pub use kv_router_transport::Backoff;
+pub use message::{Connection, MessageFault, MessageFaults, Payload, PublisherId, Topic};
 pub use publisher::{Publisher, PublisherConfig, PublisherCounters, ReplayFraming};
 pub use subscriber::Subscriber;

@@ -1,7 +1,6 @@
 //! What came over the wire, in our own words, and what a message must look like.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -20,13 +19,6 @@ impl fmt::Debug for PublisherId {
 /// between.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Connection(pub(crate) u64);
-
-impl Connection {
-    /// Names a connection; for whoever feeds a [`RankFeed`](crate::RankFeed) from something else.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,16 +63,6 @@ impl Payload {
     pub(crate) fn received(message: zmq::Message) -> Self {
         Self(Buffer::Received(message))
     }
-
-    /// Tells this payload from that of another life under the same number. Made of the length, the first 64 bytes
-    /// (every engine puts the time there) and the last 16: a hash of all bytes would cost more than receiving them.
-    pub fn fingerprint(&self) -> Fingerprint {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_usize(self.len());
-        hasher.write(self.get(..64).unwrap_or(self));
-        hasher.write(self.last_chunk::<16>().map_or(&[], |tail| tail));
-        Fingerprint(hasher.finish())
-    }
 }
 
 impl From<Vec<u8>> for Payload {
@@ -105,10 +87,6 @@ impl fmt::Debug for Payload {
         write!(f, "Payload({} bytes)", self.len())
     }
 }
-
-/// What tells a payload from another one: [`Payload::fingerprint`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u64);
 
 /// Why a message is no batch. It is skipped and counted; its number, if it had one, is a gap to the sequencer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,20 +141,6 @@ impl MessageFaults {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_fingerprint_sees_the_start_the_end_and_the_length() {
-        let base: Vec<u8> = (0..200).map(|byte| byte as u8).collect();
-        let of = |bytes: &[u8]| Payload::from(bytes.to_vec()).fingerprint();
-        assert_eq!(of(&base), of(&base));
-        for at in [0, 9, 63, 184, 199] {
-            let mut other = base.clone();
-            other[at] ^= 1;
-            assert_ne!(of(&base), of(&other), "byte {at}");
-        }
-        assert_ne!(of(&base), of(&base[..199]));
-        assert_ne!(of(&[]), of(&[0]));
-    }
 
     #[test]
     fn faults_are_counted_apart() {

@@ -8,19 +8,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError, bounded};
+use kv_router_transport::{RecoveryId, ReplayRequest};
 use parking_lot::Mutex;
 
 use crate::reactor::{Command, Depth, PublisherState, ReactorShared, reactor};
 use crate::wake::{Waker, wake_pair};
 use crate::{
-    Endpoint, Incoming, PublisherHealth, PublisherId, RecvError, ReplayAsk, ReplayId, RequestError, Source,
-    StartError, SubscriberConfig, SubscriberCounters,
+    Endpoint, Incoming, PublisherHealth, PublisherId, RecvError, RequestError, Source, StartError,
+    SubscriberConfig, SubscriberCounters,
 };
 
 /// Listens to any number of publishers on one thread of its own.
 ///
-/// What comes is taken with [`recv`](Self::recv) and belongs into the [`RankFeed`](crate::RankFeed) of its
-/// publisher, which also says what to ask for with [`request_replay`](Self::request_replay).
+/// What comes is taken with [`recv`](Self::recv) and belongs into the stream of its publisher: the `EngineStream` of a
+/// `Router`, or a feed of your own ([`Incoming::hand_to`]). That also says what to ask for with
+/// [`request_replay`](Self::request_replay).
 ///
 /// # Consistency
 ///
@@ -120,7 +122,7 @@ impl Subscriber {
     /// # Errors
     ///
     /// [`RequestError`].
-    pub fn request_replay(&self, publisher: PublisherId, ask: ReplayAsk) -> Result<(), RequestError> {
+    pub fn request_replay(&self, publisher: PublisherId, ask: ReplayRequest) -> Result<(), RequestError> {
         let has_replay = self.publishers.lock().get(&publisher).map(|state| state.has_replay);
         match has_replay {
             None => Err(RequestError::UnknownPublisher),
@@ -134,7 +136,7 @@ impl Subscriber {
     /// # Errors
     ///
     /// [`RequestError::Stopped`] or [`RequestError::Busy`].
-    pub fn cancel_replay(&self, publisher: PublisherId, replay: ReplayId) -> Result<(), RequestError> {
+    pub fn cancel_replay(&self, publisher: PublisherId, replay: RecoveryId) -> Result<(), RequestError> {
         self.command(Command::Cancel(publisher, replay))
     }
 

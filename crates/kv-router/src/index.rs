@@ -59,6 +59,7 @@ pub(crate) trait SharedIndex: fmt::Debug + Send + Sync {
     fn apply(&self, from: WorkerRank, event: &KvEvent) -> Result<Applied, ApplyError>;
     fn remove_worker(&self, worker: WorkerId) -> Applied;
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent));
+    fn dump_rank(&self, rank: WorkerRank, emit: &mut dyn FnMut(KvEvent));
     fn occupancy(&self) -> Occupancy;
 }
 
@@ -87,6 +88,10 @@ where
 
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         DumpEvents::dump(self, emit);
+    }
+
+    fn dump_rank(&self, rank: WorkerRank, emit: &mut dyn FnMut(KvEvent)) {
+        DumpEvents::dump_rank(self, rank, emit);
     }
 
     fn occupancy(&self) -> Occupancy {
@@ -126,6 +131,10 @@ impl<I: ApplyEvents> ApplyEvents for &Locked<I> {
 impl<I: DumpEvents> DumpEvents for Locked<I> {
     fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
         self.0.read().dump(emit);
+    }
+
+    fn dump_rank(&self, rank: WorkerRank, emit: &mut dyn FnMut(KvEvent)) {
+        self.0.read().dump_rank(rank, emit);
     }
 }
 

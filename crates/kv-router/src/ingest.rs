@@ -7,8 +7,8 @@ use std::time::Instant;
 use kv_router_index::{Applied, ApplyError};
 use kv_router_schedule::StreamFreshness;
 use kv_router_transport::{
-    Action, EventBatch, ForgetReason, Incarnation, Numbered, ReplayRequest, SequencerConfig,
-    SequencerConfigError, SequencerCounters, SkipReason, Standing, StreamSequencer, Watermark,
+    Action, EventBatch, FeedCounters, ForgetReason, FrameHash, Incarnation, Numbered, ReplayRequest,
+    SequencerConfig, SequencerCounters, SkipReason, Standing, StreamSequencer, Watermark,
 };
 use kv_router_types::{KvEvent, WorkerRank};
 use parking_lot::MutexGuard;
@@ -19,6 +19,7 @@ use crate::doctor::Seen;
 use crate::engine::{Engine, EngineCounters};
 use crate::fleet::Rank;
 use crate::index::SharedIndex;
+use crate::order::{Actions, Order};
 
 /// What became of the events of one rank, since it joined or in one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,9 +129,9 @@ impl Error for ApplyBatchError {}
 /// The event stream of one rank.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) sequencer: StreamSequencer<Payload>,
+    pub(crate) order: Order,
     /// Reused from batch to batch.
-    pub(crate) actions: Vec<Action<Payload>>,
+    pub(crate) actions: Actions,
     pub(crate) counters: EventCounters,
     /// What turns frames into events, once the rank has an engine stream.
     pub(crate) engine: Option<Engine>,
@@ -166,24 +167,20 @@ pub(crate) struct Frame {
 
 impl Stream {
     pub(crate) fn new(oldest: Incarnation) -> Self {
-        Self::with(SequencerConfig::default(), oldest).expect("the default configuration is valid")
+        let sequencer = StreamSequencer::new(SequencerConfig::default());
+        Self::with(Order::Numbered(sequencer.expect("the default configuration is valid")), oldest)
     }
 
     /// Starts anew, for an engine's stream: what was known of the rank has to be forgotten.
-    pub(crate) fn open(
-        &mut self,
-        config: SequencerConfig,
-        engine: Engine,
-    ) -> Result<(), SequencerConfigError> {
-        let fresh = Self::with(config, self.oldest)?;
+    pub(crate) fn open(&mut self, order: Order, engine: Engine) {
         let (counters, diagnosed) = (self.counters, self.diagnosed);
+        let fresh = Self::with(order, self.oldest);
         *self = Self { engine: Some(engine), counters, diagnosed, closed: self.closed, ..fresh };
-        Ok(())
     }
 
-    fn with(config: SequencerConfig, oldest: Incarnation) -> Result<Self, SequencerConfigError> {
-        Ok(Self {
-            sequencer: StreamSequencer::new(config)?,
+    fn with(order: Order, oldest: Incarnation) -> Self {
+        Self {
+            order,
             actions: Vec::new(),
             counters: EventCounters::default(),
             engine: None,
@@ -192,7 +189,7 @@ impl Stream {
             is_restored: false,
             oldest,
             closed: false,
-        })
+        }
     }
 
     pub(crate) fn close(&mut self) {
@@ -212,15 +209,16 @@ impl Stream {
         RankStatus {
             worker,
             freshness: self.freshness(),
-            suspect: self.sequencer.is_suspect(),
-            stream: self.sequencer.counters(),
+            suspect: self.order.is_suspect(),
+            stream: self.order.counters(),
+            lives: self.order.feed_counters(),
             events: self.counters,
             engine: self.engine.as_ref().map(Engine::counters),
         }
     }
 
     pub(crate) fn freshness(&self) -> StreamFreshness {
-        freshness(self.sequencer.standing())
+        freshness(self.order.standing())
     }
 
     /// Applies one batch of `rank` to the index. `None` when the rank has left.
@@ -245,7 +243,8 @@ impl Stream {
             payload: Payload::Given,
         };
         self.actions.clear();
-        self.sequencer.live(now, numbered, &mut self.actions);
+        // Batches carry their life.
+        self.order.live(now, numbered, FrameHash::new(0), &mut self.actions);
 
         let mut events = EventCounters::default();
         let (mut skipped, mut forgot) = (None, None);
@@ -270,7 +269,7 @@ impl Stream {
         }
         if events.refused() > 0 {
             // What the engine holds from here on is more than what is known of it.
-            self.sequencer.mark_suspect();
+            self.order.mark_suspect();
         }
         self.counters.add(&events);
         Some(self.report(events, skipped, forgot))
@@ -287,20 +286,25 @@ impl Stream {
 
     /// Whether a snapshot may still say what the rank holds: nobody else has.
     pub(crate) fn is_untouched(&self) -> bool {
-        let counters = self.sequencer.counters();
+        let counters = self.order.counters();
         !self.closed && !self.is_restored && counters.applied == 0 && counters.forgets == 0
     }
 
-    /// The rank holds what was restored, up to this batch.
-    pub(crate) fn restored(&mut self, now: Instant, watermark: Watermark) {
+    /// The rank holds what was restored, up to this batch, which the order takes. Whether it may keep it.
+    #[must_use]
+    pub(crate) fn restored(&mut self, now: Instant, watermark: Watermark) -> bool {
         self.is_restored = true;
         self.actions.clear();
-        self.sequencer.restored(now, watermark, &mut self.actions);
+        self.order.restored(now, watermark, &mut self.actions);
+        let mut keeps = true;
         for action in self.actions.drain(..) {
-            if let Action::RequestReplay(request) = action {
-                self.ask = Some(request);
+            match action {
+                Action::RequestReplay(request) => self.ask = Some(request),
+                Action::Forget(_) => keeps = false,
+                Action::Apply(_) | Action::Skip { .. } | Action::RequestSnapshot(_) => {}
             }
         }
+        keeps
     }
 }
 
@@ -359,6 +363,8 @@ pub struct RankStatus {
     pub suspect: bool,
     /// Batches applied, skipped and lost.
     pub stream: SequencerCounters,
+    /// Lives proven, begun and healed; `None` where whoever sends batches numbers lives.
+    pub lives: Option<FeedCounters>,
     /// Events applied and refused.
     pub events: EventCounters,
     /// What its frames were; `None` without an [engine stream](crate::Router::engine_stream).

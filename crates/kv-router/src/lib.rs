@@ -58,6 +58,7 @@ mod fleet;
 mod index;
 mod ingest;
 mod membership;
+mod order;
 mod peers;
 mod pool;
 mod predict;
@@ -77,8 +78,8 @@ pub use config::{BuildError, RouterConfig};
 pub use decision::Decision;
 pub use doctor::{Diagnosis, Finding};
 pub use engine::{
-    EngineCounters, EngineFrame, EngineKind, EngineStream, EngineStreamConfig, EngineStreamError, FrameFault,
-    FrameReport, OpenStreamError, RankNaming,
+    EngineCounters, EngineFrame, EngineKind, EngineLives, EngineStream, EngineStreamConfig,
+    EngineStreamError, FrameFault, FrameReport, OpenStreamError, RankNaming,
 };
 pub use error::{AdmitError, JoinError, LeaveError, RouteError};
 pub use fleet::{EventSource, WorkerSpec};
@@ -115,8 +116,9 @@ pub use kv_router_schedule::{
     Stickiness, StreamFreshness, Taint, WorkerSet, WorkerTraits,
 };
 pub use kv_router_transport::{
-    DumpFingerprint, DumpReadError, DumpWriteError, EventBatch, ForgetReason, Incarnation, Lives, RecoveryId,
-    ReplayRequest, ReplayWaits, SequencerConfig, SequencerConfigError, SequencerCounters, SkipReason,
+    Backoff, DumpFingerprint, DumpReadError, DumpWriteError, EventBatch, FeedConfig, FeedCounters,
+    ForgetReason, Incarnation, RecoveryId, ReplayFault, ReplayRequest, ReplayWaits, SequencerConfigError,
+    SequencerCounters, SkipReason,
 };
 pub use kv_router_types::{
     BlockSize, DpRank, ExternalSequenceHash, KvEvent, LocalBlockHash, RequestId, StoredBlock, Tier, WorkerId,

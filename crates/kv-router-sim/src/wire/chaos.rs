@@ -140,7 +140,7 @@ pub fn run(config: &ChaosConfig, now: fn() -> Instant) -> Result<ChaosReport, Ch
             let subscriber = subscriber_config(mix2(config.seed, u64::from(number)));
             let (listed, stop, finished) = (&listed, &stop, finished.clone());
             scope.spawn(move || {
-                let result = WireRouter::start(subscriber, scheme, listed, now)
+                let result = WireRouter::start(subscriber, scheme, listed, None, now)
                     .and_then(|router| follow(router, &truth, stop, now));
                 let _ = finished.send((number, result));
             });
@@ -249,7 +249,11 @@ fn follow(
     }
 }
 
-fn engine(config: &ChaosConfig, number: u32, scheme: HashScheme) -> Result<WireEngine, WireEngineError> {
+pub(super) fn engine(
+    config: &ChaosConfig,
+    number: u32,
+    scheme: HashScheme,
+) -> Result<WireEngine, WireEngineError> {
     let seed = mix2(config.seed, 1_000 + u64::from(number));
     let dialect: Dialect = DIALECTS[(number as usize + config.seed as usize) % DIALECTS.len()];
     // Ranks of workers with two ranks each, so that a rank alone says nothing.
@@ -271,7 +275,7 @@ pub(super) fn scheme() -> HashScheme {
 }
 
 /// Waits short enough to see every deadline in seconds.
-fn subscriber_config(seed: u64) -> SubscriberConfig {
+pub(super) fn subscriber_config(seed: u64) -> SubscriberConfig {
     SubscriberConfig {
         heartbeat: Heartbeat { interval: Duration::from_millis(500), timeout: Duration::from_secs(3) },
         reconnect: Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(300) },

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use kv_router_types::{DpRank, WorkerRank};
+use kv_router_types::WorkerRank;
 use kv_router_zmq::{Endpoint, ReplayFraming, Source};
 
 use super::{Dialect, Fault, FaultCounts, FaultRates, Holdings, WireCache};
@@ -146,13 +146,9 @@ impl WireEngine {
         let struck = self.random.below(10_000) < self.rates.batches_in_10_000 as usize;
         let faults = Fault::OF_BATCHES;
         let fault = struck.then(|| faults[self.random.below(faults.len())]);
-        let named = match fault {
-            Some(Fault::RankCollision) => DpRank::new(self.rank.rank.get() + 1),
-            _ => self.rank.rank,
-        };
         // Any moment will do, but no two batches of two lives may have the same.
         let time = 1.7e9 + self.random.next_word() as f64 / u64::MAX as f64 * 1e6;
-        let payload = self.cache.step(time, Some(named));
+        let payload = self.cache.step(time, Some(self.rank.rank));
         let sequence = self.log.len() as u64;
         self.log.push(payload.clone());
         if let Some(fault) = fault {
@@ -160,6 +156,13 @@ impl WireEngine {
         }
         match fault {
             Some(Fault::Drop) => {}
+            Some(Fault::RankCollision) => {
+                let mut theirs = payload;
+                if let Some(named) = theirs.last_mut() {
+                    *named += 1; // a small rank is the last byte
+                }
+                self.send(sequence, &theirs);
+            }
             Some(Fault::Truncate) => self.send(sequence, &payload[..payload.len() - payload.len() / 3]),
             Some(Fault::Reorder) if self.late.is_none() => return self.late = Some((sequence, payload)),
             Some(Fault::Duplicate) => {
@@ -169,6 +172,20 @@ impl WireEngine {
             _ => self.send(sequence, &payload),
         }
         self.send_late();
+    }
+
+    /// The process dies, and comes back on the same ports with an empty cache.
+    pub fn restart(&mut self) {
+        self.sockets = None;
+        self.cache = (self.new_cache)();
+        self.log.clear();
+        self.late = None;
+        self.trickles.clear();
+    }
+
+    /// Whether it has its ports.
+    pub fn is_listening(&self) -> bool {
+        self.sockets.is_some()
     }
 
     /// Nothing goes wrong from now on. What is held back is sent.
@@ -263,13 +280,7 @@ impl WireEngine {
         self.trouble = Some((fault, until));
         self.counts.add(fault);
         match fault {
-            Fault::Restart => {
-                self.sockets = None;
-                self.cache = (self.new_cache)();
-                self.log.clear();
-                self.late = None;
-                self.trickles.clear();
-            }
+            Fault::Restart => self.restart(),
             Fault::Disconnect => {
                 self.sockets = None;
                 self.trickles.clear();

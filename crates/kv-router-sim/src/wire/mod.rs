@@ -1,7 +1,7 @@
 //! Mock engines on real ZeroMQ sockets, in the wire formats of real ones, with everything that goes wrong; routers
 //! that listen to them; and the run that shows that the routers come out right.
 //!
-//! [`chaos::run`] is the whole of it: `cargo xtask chaos` from the outside. Seeds decide what engines cache and which
+//! [`chaos::run`] is everything at once, [`scenario::run`] one fault at a time: `cargo xtask chaos` from the outside. Seeds decide what engines cache and which
 //! faults there are; when they strike depends on the machine.
 
 mod cache;
@@ -10,6 +10,7 @@ mod dialect;
 mod engine;
 mod faults;
 mod router;
+pub mod scenario;
 pub mod throughput;
 
 use std::collections::BTreeMap;

@@ -1,19 +1,22 @@
-//! What a router does with streams: subscriber, feeds, decoders, ingest, an index.
+//! What a gateway does with streams: a subscriber, and a `Router` with a stream for each rank.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use kv_router_engines::{DecodeLimits, Ingest, IngestConfig, WireBatch};
+use kv_router::{
+    BuildError, EngineFrame, EngineKind, EngineStream, EngineStreamConfig, EngineStreamError, FrameReport,
+    JoinError, OpenStreamError, RankStatus, RestoreError, Router, RouterConfig, SnapshotError,
+    StreamFreshness, WorkerSpec,
+};
 use kv_router_hash::HashScheme;
-use kv_router_index::ApplyEvents;
-use kv_router_index::paged::PagedIndex;
-use kv_router_transport::{SequencerConfigError, Standing};
-use kv_router_types::{KvEvent, WorkerRank};
+use kv_router_index::DumpEvents;
+use kv_router_transport::Backoff;
+use kv_router_types::{KvEvent, WorkerId, WorkerRank};
 use kv_router_zmq::{
-    Backoff, Decoded, FeedAction, FeedConfig, Incoming, Payload, PublisherId, RankFeed, RecvError,
-    ReplayPolicy, RequestError, Source, StartError, Subscriber, SubscriberConfig,
+    Incoming, PublisherId, RecvError, ReplayPolicy, RequestError, Source, StartError, Subscriber,
+    SubscriberConfig,
 };
 
 use super::{Dialect, Holdings, holdings};
@@ -22,32 +25,22 @@ use super::{Dialect, Holdings, holdings};
 pub struct WireRouter {
     subscriber: Subscriber,
     policy: ReplayPolicy,
+    router: Router,
     ranks: BTreeMap<PublisherId, Rank>,
-    index: PagedIndex,
-    scratch: Scratch,
-    report: RouterReport,
+    resyncs: u64,
 }
 
 struct Rank {
-    rank: WorkerRank,
-    feed: RankFeed<Payload>,
-    ingest: Ingest,
+    stream: EngineStream,
     /// When to ask a silent stream.
     ask_at: Instant,
-}
-
-/// Buffers that are used again and again.
-#[derive(Default)]
-struct Scratch {
-    batch: WireBatch,
-    /// Which batch is in `batch`.
-    decoded: Option<(PublisherId, u64)>,
-    actions: Vec<FeedAction<Payload>>,
-    events: Vec<KvEvent>,
+    /// When a suspect rank may be asked for again.
+    resync_at: Instant,
 }
 
 /// Why a router does not work.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum WireRouterError {
     /// No subscriber.
     Start(StartError),
@@ -55,8 +48,18 @@ pub enum WireRouterError {
     Request(RequestError),
     /// The subscriber ended.
     Stopped,
-    /// A wait that means nothing.
-    Feed(SequencerConfigError),
+    /// No router.
+    Build(BuildError),
+    /// A worker did not join.
+    Join(JoinError),
+    /// A rank has no stream.
+    Open(OpenStreamError),
+    /// A stream is over.
+    Stream(EngineStreamError),
+    /// No snapshot.
+    Snapshot(SnapshotError),
+    /// A snapshot that is none.
+    Restore(RestoreError),
 }
 
 impl fmt::Display for WireRouterError {
@@ -65,7 +68,12 @@ impl fmt::Display for WireRouterError {
             Self::Start(error) => error.fmt(f),
             Self::Request(error) => error.fmt(f),
             Self::Stopped => f.write_str("the subscriber ended: look for a panic above"),
-            Self::Feed(error) => error.fmt(f),
+            Self::Build(error) => error.fmt(f),
+            Self::Join(error) => error.fmt(f),
+            Self::Open(error) => error.fmt(f),
+            Self::Stream(error) => error.fmt(f),
+            Self::Snapshot(error) => error.fmt(f),
+            Self::Restore(error) => error.fmt(f),
         }
     }
 }
@@ -79,7 +87,7 @@ pub struct RouterReport {
     pub applied: u64,
     /// Blocks stored and removed.
     pub blocks: u64,
-    /// Live payloads that no decoder takes.
+    /// Payloads that no decoder takes.
     pub undecodable: u64,
     /// Batches that named another rank than their subscription.
     pub other_rank: u64,
@@ -89,7 +97,7 @@ pub struct RouterReport {
     pub duplicates: u64,
     /// Lives after the first.
     pub new_lives: u64,
-    /// Reconnections to the same life.
+    /// Reconnections to the same life, and snapshots of it.
     pub same_life: u64,
     /// Connections lost.
     pub disconnects: u64,
@@ -101,6 +109,8 @@ pub struct RouterReport {
     pub second_tries: u64,
     /// Times a rank was forgotten.
     pub forgets: u64,
+    /// Times all of a suspect rank was asked for again.
+    pub resyncs: u64,
     /// Cold ranks that became warm again.
     pub healed: u64,
     /// Live batches dropped at a full queue.
@@ -115,38 +125,51 @@ pub struct RouterReport {
 const SILENCE: Duration = Duration::from_millis(500);
 
 impl WireRouter {
-    /// Listens to these engines.
+    /// Listens to these engines, from a [snapshot](Self::snapshot) on if there is one.
     ///
     /// # Errors
     ///
-    /// [`WireRouterError`] when there is no thread or no socket.
+    /// [`WireRouterError`] when there is no thread or no socket, or the snapshot is none.
     pub fn start(
         config: SubscriberConfig,
         scheme: HashScheme,
         engines: &[(WorkerRank, Dialect, Source)],
+        snapshot: Option<&[u8]>,
         now: fn() -> Instant,
     ) -> Result<Self, WireRouterError> {
-        let policy = config.replay;
-        let seed = config.seed;
+        let (policy, seed) = (config.replay, config.seed);
+        let mut settings = RouterConfig::new(scheme.block_size());
+        settings.scheme = scheme;
+        let router = Router::builder(settings).build().map_err(WireRouterError::Build)?;
+        let mut workers: BTreeMap<WorkerId, u32> = BTreeMap::new();
+        for (rank, ..) in engines {
+            let ranks = workers.entry(rank.worker).or_default();
+            *ranks = (*ranks).max(rank.rank.get() + 1);
+        }
+        for (worker, ranks) in workers {
+            let spec = WorkerSpec::new(scheme.block_size()).with_ranks(ranks);
+            router.join(worker, spec).map_err(WireRouterError::Join)?;
+        }
+        let mut streams = Vec::new();
+        for (rank, dialect, source) in engines {
+            let mut config = EngineStreamConfig::new(*rank, EngineKind::Vllm).with_waits(policy.waits());
+            config.presence = dialect.presence;
+            config.feed.held = 4096;
+            config.feed.late_window = 64; // some faults bring batches out of order
+            config.feed.heal = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(2) };
+            config.feed.seed = seed;
+            streams.push((router.engine_stream(config).map_err(WireRouterError::Open)?, source));
+        }
+        if let Some(mut snapshot) = snapshot {
+            router.restore(&mut snapshot).map_err(WireRouterError::Restore)?;
+        }
         let subscriber = Subscriber::start(config, now).map_err(WireRouterError::Start)?;
         let mut ranks = BTreeMap::new();
-        for (rank, dialect, source) in engines {
+        for (stream, source) in streams {
             let publisher = subscriber.add(source.clone()).map_err(WireRouterError::Request)?;
-            let heal = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(2) };
-            let feed = FeedConfig { heal, seed, held: 4096, ..FeedConfig::default() }.with_replay(&policy);
-            let ingest = IngestConfig { presence: dialect.presence, ..IngestConfig::new(scheme) };
-            ranks.insert(
-                publisher,
-                Rank {
-                    rank: *rank,
-                    feed: RankFeed::new(feed).map_err(WireRouterError::Feed)?,
-                    ingest: Ingest::new(ingest),
-                    ask_at: now() + SILENCE,
-                },
-            );
+            ranks.insert(publisher, Rank { stream, ask_at: now() + SILENCE, resync_at: now() });
         }
-        let (index, scratch, report) = (PagedIndex::new(), Scratch::default(), RouterReport::default());
-        Ok(Self { subscriber, policy, ranks, index, scratch, report })
+        Ok(Self { subscriber, policy, router, ranks, resyncs: 0 })
     }
 
     /// Does what there is to do, and waits for at most this long if there is nothing.
@@ -158,35 +181,64 @@ impl WireRouter {
         let mut next = self.subscriber.recv(wait);
         for _ in 0..1024 {
             match next {
-                Ok(incoming) => self.happens(now(), incoming)?,
+                Ok(incoming) => self.happens(now(), &incoming)?,
                 Err(RecvError::Empty) => break,
                 Err(RecvError::Stopped) => return Err(WireRouterError::Stopped),
             }
             next = self.subscriber.try_recv();
         }
         if let Ok(incoming) = next {
-            self.happens(now(), incoming)?;
+            self.happens(now(), &incoming)?;
         }
         self.tick(now())
     }
 
     /// What the index holds.
     pub fn holdings(&self) -> Holdings {
-        holdings(&self.index)
+        holdings(&Index(&self.router))
+    }
+
+    /// What another router goes on from.
+    ///
+    /// # Errors
+    ///
+    /// [`WireRouterError::Snapshot`].
+    pub fn snapshot(&self) -> Result<Vec<u8>, WireRouterError> {
+        let mut bytes = Vec::new();
+        self.router.snapshot(&mut bytes).map_err(WireRouterError::Snapshot)?;
+        Ok(bytes)
+    }
+
+    /// The router itself.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// Whether all is known of every rank.
+    pub fn is_fresh(&self) -> bool {
+        self.router.streams().iter().all(|status| status.freshness == StreamFreshness::Fresh)
     }
 
     /// What was seen so far.
     pub fn report(&self) -> RouterReport {
-        let mut report = self.report;
-        for (&publisher, rank) in &self.ranks {
-            let feed = rank.feed.health();
-            report.gaps += feed.sequencer.gaps;
-            report.duplicates += feed.sequencer.duplicates;
-            report.forgets += feed.sequencer.forgets;
-            report.new_lives += feed.new_life;
-            report.same_life += feed.same_life;
-            report.healed += feed.healed;
-            report.fresh += usize::from(feed.standing == Standing::Fresh);
+        let mut report = RouterReport { resyncs: self.resyncs, ..RouterReport::default() };
+        for status in self.router.streams() {
+            let RankStatus { stream, events, .. } = status;
+            let (engine, lives) = (status.engine.unwrap_or_default(), status.lives.unwrap_or_default());
+            report.applied += stream.applied;
+            report.blocks += events.applied.stored + events.applied.removed;
+            report.refused += events.refused();
+            report.undecodable += engine.undecodable;
+            report.other_rank += engine.other_rank;
+            report.gaps += stream.gaps;
+            report.duplicates += stream.duplicates;
+            report.forgets += stream.forgets;
+            report.new_lives += lives.new_life;
+            report.same_life += lives.same_life;
+            report.healed += lives.healed;
+            report.fresh += usize::from(status.freshness == StreamFreshness::Fresh);
+        }
+        for &publisher in self.ranks.keys() {
             if let Some(health) = self.subscriber.health(publisher) {
                 report.disconnects += health.disconnects;
                 report.replays += health.replays.asked;
@@ -203,84 +255,64 @@ impl WireRouter {
         self.policy
     }
 
-    fn happens(&mut self, now: Instant, incoming: Incoming) -> Result<(), WireRouterError> {
+    /// All that a gateway has to do: each kind of news has its call, and what the stream asks for is asked.
+    fn happens(&mut self, now: Instant, incoming: &Incoming) -> Result<(), WireRouterError> {
         let publisher = incoming.publisher();
-        let Some(rank) = self.ranks.get_mut(&publisher) else { return Ok(()) };
-        let scratch = &mut self.scratch;
-        let (mut clears, mut lossy) = (false, false);
-        if let Incoming::Live { sequence, payload, .. } | Incoming::Replayed { sequence, payload, .. } =
-            &incoming
-        {
-            rank.ask_at = now + SILENCE;
-            scratch.decoded = Some((publisher, *sequence));
-            match scratch.batch.decode(payload, &DecodeLimits::default()) {
-                Ok(()) => (clears, lossy) = (scratch.batch.clears(), scratch.batch.is_lossy()),
-                Err(_) if matches!(incoming, Incoming::Live { .. }) => {
-                    // As if it had been lost: the gap gets another copy from the engine.
-                    self.report.undecodable += 1;
-                    return Ok(());
-                }
-                Err(_) => lossy = true, // there is no better copy
+        let Some(Rank { stream, ask_at, .. }) = self.ranks.get_mut(&publisher) else { return Ok(()) };
+        let report = match incoming {
+            Incoming::Connected { .. } => stream.connected(now),
+            Incoming::Live { sequence, payload, .. } => {
+                *ask_at = now + SILENCE;
+                stream.frame(EngineFrame::new(*sequence, payload), now)
             }
-            if scratch.batch.rank().is_some_and(|named| named != rank.rank.rank) {
-                self.report.other_rank += 1; // whose socket it is counts
+            Incoming::Replayed { replay, sequence, payload, .. } => {
+                *ask_at = now + SILENCE;
+                stream.replayed(*replay, EngineFrame::new(*sequence, payload), now)
             }
-        }
-        let decode = |payload| Decoded { clears, lossy, payload };
-        rank.feed.handle(now, incoming, decode, &mut scratch.actions);
-        act(publisher, rank, scratch, &self.index, &self.subscriber, &mut self.report)
+            Incoming::ReplayEnded { replay, .. } => stream.replay_ended(*replay, now),
+            Incoming::ReplayFailed { replay, reason, .. } => {
+                stream.replay_failed(*replay, reason.fault(), now)
+            }
+        };
+        ask(&self.subscriber, publisher, report)
     }
 
     fn tick(&mut self, now: Instant) -> Result<(), WireRouterError> {
-        for (&publisher, rank) in &mut self.ranks {
-            rank.feed.tick(now, &mut self.scratch.actions);
-            if now >= rank.ask_at {
-                rank.ask_at = now + SILENCE;
-                rank.feed.catch_up(now, &mut self.scratch.actions);
+        let statuses = self.router.streams();
+        let is_suspect = |worker| statuses.iter().any(|status| status.worker == worker && status.suspect);
+        for (&publisher, Rank { stream, ask_at, resync_at }) in &mut self.ranks {
+            ask(&self.subscriber, publisher, stream.tick(now))?;
+            if now >= *ask_at {
+                *ask_at = now + SILENCE;
+                ask(&self.subscriber, publisher, stream.catch_up(now))?;
             }
-            act(publisher, rank, &mut self.scratch, &self.index, &self.subscriber, &mut self.report)?;
+            if now >= *resync_at && is_suspect(stream.worker()) {
+                *resync_at = now + SILENCE;
+                self.resyncs += 1;
+                ask(&self.subscriber, publisher, stream.resync(now))?;
+            }
         }
         Ok(())
     }
 }
 
-fn act(
-    publisher: PublisherId,
-    rank: &mut Rank,
-    scratch: &mut Scratch,
-    index: &PagedIndex,
+fn ask(
     subscriber: &Subscriber,
-    report: &mut RouterReport,
+    publisher: PublisherId,
+    report: Result<FrameReport, EngineStreamError>,
 ) -> Result<(), WireRouterError> {
-    let mut index = index;
-    for action in scratch.actions.drain(..) {
-        scratch.events.clear();
-        match action {
-            FeedAction::Apply { sequence, payload } => {
-                report.applied += 1;
-                if scratch.decoded != Some((publisher, sequence)) {
-                    scratch.decoded = Some((publisher, sequence));
-                    // One that cannot be decoded is lossy, and was said to be.
-                    let _ = scratch.batch.decode(&payload, &DecodeLimits::default());
-                }
-                rank.ingest.apply(&scratch.batch, &mut scratch.events);
-            }
-            FeedAction::Forget(_) => {
-                rank.ingest.forget();
-                scratch.events.push(KvEvent::Cleared);
-            }
-            FeedAction::Ask(ask) => {
-                subscriber.request_replay(publisher, ask).map_err(WireRouterError::Request)?;
-            }
-        }
-        for event in &scratch.events {
-            match index.apply(rank.rank, event) {
-                Ok(_) => report.blocks += event.block_count() as u64,
-                Err(_) => report.refused += 1,
-            }
-        }
+    match report.map_err(WireRouterError::Stream)?.ask {
+        Some(ask) => subscriber.request_replay(publisher, ask).map_err(WireRouterError::Request),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+struct Index<'a>(&'a Router);
+
+impl DumpEvents for Index<'_> {
+    fn dump(&self, emit: &mut dyn FnMut(WorkerRank, KvEvent)) {
+        self.0.dump(emit);
+    }
 }
 
 impl fmt::Debug for WireRouter {

@@ -104,7 +104,7 @@ pub fn measure(config: &ThroughputConfig, now: fn() -> Instant) -> Result<Throug
         listed.push((WorkerRank::new(WorkerId::new(u64::from(number)), DpRank::new(0)), dialect, source));
         publishers.push((publisher, payloads(config, number)));
     }
-    let mut router = WireRouter::start(SubscriberConfig::default(), scheme(), &listed, now)
+    let mut router = WireRouter::start(SubscriberConfig::default(), scheme(), &listed, None, now)
         .map_err(ThroughputError::Router)?;
     let until = now() + config.patience;
     // A first batch each, so that every connection and subscription stands.

@@ -35,7 +35,14 @@ impl From<EventBatch> for Numbered<EventBatch> {
 
 /// Names one replay or snapshot request, so that what comes in answer to an older one is told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecoveryId(pub(super) u64);
+pub struct RecoveryId(u64);
+
+impl RecoveryId {
+    /// Wraps a number that no other request of the same stream has.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// Please send these batches again.
 ///

@@ -49,6 +49,7 @@ impl<P> StreamSequencer<P> {
     }
 
     pub(super) fn begin_life(&mut self, first: &Numbered<P>, reason: ForgetReason, out: &mut Vec<Action<P>>) {
+        let had_contact = self.contact;
         self.abandon_below(u64::MAX, out);
         self.forget(reason, out);
         self.leave_life();
@@ -61,8 +62,8 @@ impl<P> StreamSequencer<P> {
         self.contact = true;
         self.whole = true;
         self.next = self.config.first_sequence.min(first.sequence);
-        // A catch-up that was asked for before the first contact goes on: it asked for this life.
-        if reason != ForgetReason::FirstContact || !matches!(self.standing(), Standing::Recovering) {
+        // A catch-up that was asked for before there was contact to any life goes on: it asked for this one.
+        if had_contact || !matches!(self.standing(), Standing::Recovering) {
             self.phase = Phase::Live;
         }
     }
@@ -76,7 +77,7 @@ impl<P> StreamSequencer<P> {
         self.snapshot_tried = false;
     }
 
-    pub(super) fn skip(&mut self, sequence: u64, reason: SkipReason, out: &mut Vec<Action<P>>) {
+    pub(crate) fn skip(&mut self, sequence: u64, reason: SkipReason, out: &mut Vec<Action<P>>) {
         let counter = match reason {
             SkipReason::Duplicate => &mut self.counters.duplicates,
             SkipReason::Stale => &mut self.counters.stale,

@@ -304,6 +304,6 @@ impl<P> StreamSequencer<P> {
 
     fn new_request(&mut self) -> RecoveryId {
         self.requests += 1;
-        RecoveryId(self.requests)
+        RecoveryId::new(self.requests)
     }
 }

@@ -21,8 +21,8 @@ impl Rig {
             machine: StreamSequencer::new(config).unwrap(),
             now: Instant::now(),
             life: 1,
-            replay: RecoveryId(0),
-            snapshot: RecoveryId(0),
+            replay: RecoveryId::new(0),
+            snapshot: RecoveryId::new(0),
             out: vec![],
         }
     }

@@ -43,6 +43,10 @@ pub enum WireField {
     Rank,
     /// A watermark.
     Watermark,
+    /// Whether a watermark has the hash of a frame.
+    HasFrame,
+    /// The hash of a watermark's frame.
+    FrameHash,
     /// A note, or its length in bytes.
     Note,
     /// The end of a dump.
@@ -76,6 +80,8 @@ impl fmt::Display for WireField {
             Self::ChunkIndex => "chunk index",
             Self::Rank => "rank",
             Self::Watermark => "watermark",
+            Self::HasFrame => "has_frame",
+            Self::FrameHash => "frame hash",
             Self::Note => "note",
             Self::DumpEnd => "dump end",
             Self::ChunkCount => "chunk count",

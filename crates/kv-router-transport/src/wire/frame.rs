@@ -5,7 +5,7 @@ use super::layout::{Flat, HEADER_BYTES, Header, put_at, read};
 use super::{DecodeError, EncodeError, WireField, WireLimits};
 
 pub(crate) const MAGIC: [u8; 4] = *b"KVRT";
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Header bytes that the checksum covers: all but the checksum.
 const CHECKED_HEADER: usize = 12;
 

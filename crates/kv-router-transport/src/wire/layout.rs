@@ -94,11 +94,12 @@ flat! { 8,
     }
 }
 
-flat! { 16,
-    /// What follows the record head of a watermark.
+flat! { 24,
+    /// What follows the record head of a watermark. `frame` means something if the head says so.
     struct Mark {
         incarnation: u64,
         sequence: u64,
+        frame: u64,
     }
 }
 

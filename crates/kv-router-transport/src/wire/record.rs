@@ -7,7 +7,7 @@ use kv_router_types::{
 use super::frame::Input;
 use super::layout::{BLOCK_BYTES, Block, Mark, NAME_BYTES, Name, RECORD_BYTES, RecordHead, put};
 use super::{DecodeError, EncodeError, WireField, WireLimits};
-use crate::{Incarnation, Watermark};
+use crate::{FrameHash, Incarnation, Watermark};
 
 const STORED: u8 = 0;
 const REMOVED: u8 = 1;
@@ -75,8 +75,10 @@ pub(crate) fn put_rank(rank: WorkerRank, out: &mut Vec<u8>) {
 
 /// Appends a watermark.
 pub(crate) fn put_watermark(rank: WorkerRank, watermark: Watermark, out: &mut Vec<u8>) {
-    put(&about(WATERMARK, rank), out);
-    put(&Mark { incarnation: watermark.incarnation.get(), sequence: watermark.sequence }, out);
+    let Watermark { incarnation, sequence, frame } = watermark;
+    put(&RecordHead { has_parent: u8::from(frame.is_some()), ..about(WATERMARK, rank) }, out);
+    let frame = frame.map_or(0, FrameHash::get);
+    put(&Mark { incarnation: incarnation.get(), sequence, frame }, out);
 }
 
 /// Appends bytes of whoever feeds the rank.
@@ -119,9 +121,9 @@ pub(crate) fn take_record(input: &mut Input<'_>, limits: &WireLimits) -> Result<
             Ok(Record::Rank(rank))
         }
         WATERMARK => {
-            unused(&head, &[(WireField::Tier, head.tier), (WireField::HasParent, head.has_parent)])?;
+            unused(&head, &[(WireField::Tier, head.tier)])?;
             let mark = input.take::<Mark>(WireField::Watermark)?;
-            Ok(Record::Watermark(rank, Watermark::new(Incarnation::new(mark.incarnation), mark.sequence)))
+            Ok(Record::Watermark(rank, watermark(head.has_parent, mark)?))
         }
         NOTE => {
             unused(&head, &[(WireField::Tier, head.tier), (WireField::HasParent, head.has_parent)])?;
@@ -131,6 +133,17 @@ pub(crate) fn take_record(input: &mut Input<'_>, limits: &WireLimits) -> Result<
         }
         _ => event_after(head, input, limits).map(Record::Event),
     }
+}
+
+fn watermark(has_frame: u8, mark: Mark) -> Result<Watermark, DecodeError> {
+    let Mark { incarnation, sequence, frame } = mark;
+    let frame = match (has_frame, frame) {
+        (0, 0) => None,
+        (0, found) => return Err(DecodeError::InvalidValue { field: WireField::FrameHash, found }),
+        (1, frame) => Some(FrameHash::new(frame)),
+        (found, _) => return Err(DecodeError::InvalidTag { field: WireField::HasFrame, found }),
+    };
+    Ok(Watermark { frame, ..Watermark::new(Incarnation::new(incarnation), sequence) })
 }
 
 fn event_after(head: RecordHead, input: &mut Input<'_>, limits: &WireLimits) -> Result<KvEvent, DecodeError> {

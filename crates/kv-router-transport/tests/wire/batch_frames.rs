@@ -108,7 +108,7 @@ fn a_foreign_or_newer_frame_is_named() {
     assert_eq!(decode(b"GET / HTTP/1.1\r\n"), DecodeError::BadMagic { found: *b"GET " });
     assert_eq!(decode(b"X"), DecodeError::BadMagic { found: [b'X', 0, 0, 0] });
     assert_eq!(decode(b"KV"), DecodeError::Truncated { field: WireField::Header, needed: 16, left: 2 });
-    refused(4, &[2, 0], DecodeError::UnsupportedVersion { found: 2, supported: 1 });
+    refused(4, &[3, 0], DecodeError::UnsupportedVersion { found: 3, supported: 2 });
     refused(6, &[9], DecodeError::InvalidTag { field: WireField::Kind, found: 9 });
     refused(6, &[2], DecodeError::InvalidValue { field: WireField::Kind, found: 2 });
     refused(7, &[1], DecodeError::InvalidValue { field: WireField::Flags, found: 1 });

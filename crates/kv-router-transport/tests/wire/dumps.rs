@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use crate::common::{damage, event, rank, reseal, seeded, spoil};
 use kv_router_transport::{
     DecodeError, DumpFingerprint, DumpReadError, DumpReader, DumpRecord, DumpWriteError, DumpWriter,
-    Incarnation, Watermark, WireField, WireLimits,
+    FrameHash, Incarnation, Watermark, WireField, WireLimits,
 };
 use kv_router_types::{
     ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank,
@@ -45,8 +45,10 @@ fn small() -> WireLimits {
 }
 
 fn record() -> impl Strategy<Value = DumpRecord> {
-    let mark = (rank(), any::<u64>(), any::<u64>()).prop_map(|(from, life, sequence)| {
-        DumpRecord::Watermark { from, watermark: Watermark::new(Incarnation::new(life), sequence) }
+    let frame = prop::option::of(any::<u64>().prop_map(FrameHash::new));
+    let mark = (rank(), any::<u64>(), any::<u64>(), frame).prop_map(|(from, life, sequence, frame)| {
+        let watermark = Watermark { frame, ..Watermark::new(Incarnation::new(life), sequence) };
+        DumpRecord::Watermark { from, watermark }
     });
     let event = (rank(), event(6)).prop_map(|(from, event)| DumpRecord::Event { from, event });
     let note = (rank(), prop::collection::vec(any::<u8>(), 0..=96));
@@ -181,6 +183,25 @@ fn a_record_before_its_rank_is_named_with_its_place() {
     reseal(&mut bytes[chunk..end - 16]);
     let (offset, error) = fault(&bytes);
     assert_eq!((offset, error), (rank_at as u64, DecodeError::Missing { field: WireField::Rank }));
+}
+
+#[test]
+fn a_watermark_has_the_hash_of_a_frame_or_zeros() {
+    let from = WorkerRank::from(WorkerId::new(1));
+    let mark = |watermark| written(&[DumpRecord::Watermark { from, watermark }], WireLimits::default());
+    let (with, without) =
+        (mark(Watermark::of_frame(7, FrameHash::of(b"seven"))), mark(Watermark::new(Incarnation::new(3), 7)));
+    let refused = |bytes: &[u8], at: usize, value: u8| {
+        let mut bytes = bytes.to_vec();
+        let [chunk, end] = frames(&bytes)[1..3] else { panic!("one chunk") };
+        bytes[chunk + 24 + at] = value;
+        reseal(&mut bytes[chunk..end]);
+        fault(&bytes).1
+    };
+    let has = |found| DecodeError::InvalidTag { field: WireField::HasFrame, found };
+    assert_eq!((refused(&with, 2, 2), refused(&without, 2, 9)), (has(2), has(9)));
+    let unused = DecodeError::InvalidValue { field: WireField::FrameHash, found: 5 << 8 };
+    assert_eq!(refused(&without, 33, 5), unused);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! `docs/wire.md` holds them. A change that makes this fail is a breaking release with a new version number.
 
 use kv_router_transport::{
-    BatchCodec, DumpFingerprint, DumpReader, DumpRecord, DumpWriter, EventBatch, Incarnation, Watermark,
+    BatchCodec, DumpFingerprint, DumpReader, DumpRecord, DumpWriter, EventBatch, FrameHash, Incarnation,
+    Watermark,
 };
 use kv_router_types::{
     DpRank, ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank,
@@ -63,7 +64,7 @@ fn the_batch_frame_is_as_documented() {
 
 #[test]
 fn the_dump_is_as_documented() {
-    let watermark = Watermark::new(Incarnation::new(3), 500);
+    let watermark = Watermark::of_frame(500, FrameHash::of(b"frame 500"));
     let fingerprint = DumpFingerprint::new(0x10);
     let mut writer = DumpWriter::new(Vec::new(), fingerprint).unwrap();
     writer.watermark(rank(), watermark).unwrap();

@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backoff::Jitter;
+use kv_router_transport::{FrameHash, Jitter, ReplayRequest};
+
 use crate::frames::ReplayMessage;
-use crate::{Anchor, Payload, ReplayAsk, ReplayFailure, ReplayPolicy};
+use crate::{Payload, ReplayFailure, ReplayPolicy};
 
 /// A replay from the request to its end.
 pub(crate) struct Answer {
-    ask: ReplayAsk,
+    ask: ReplayRequest,
     policy: ReplayPolicy,
     /// The batch wanted next.
     next: u64,
-    /// The batch before `next`, which the present try has still to show.
-    anchor: Option<Anchor>,
+    /// The batch before `next`, which a further try has still to show.
+    anchor: Option<Shown>,
     /// The last batch handed out: the anchor of the next try.
-    last: Option<Anchor>,
+    last: Option<Shown>,
     tries: u32,
     /// Whether any message came, in any try.
     heard: bool,
@@ -23,6 +24,13 @@ pub(crate) struct Answer {
     hole: bool,
     until: Instant,
     idle_until: Instant,
+}
+
+/// A batch that the source had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shown {
+    sequence: u64,
+    frame: FrameHash,
 }
 
 /// What to do with a message.
@@ -50,12 +58,12 @@ pub(crate) enum Next {
 }
 
 impl Answer {
-    pub(crate) fn new(ask: ReplayAsk, policy: ReplayPolicy, now: Instant) -> Self {
+    pub(crate) fn new(ask: ReplayRequest, policy: ReplayPolicy, now: Instant) -> Self {
         Self {
             ask,
             policy,
             next: ask.from,
-            anchor: ask.anchor,
+            anchor: None,
             last: None,
             tries: 0,
             heard: false,
@@ -65,7 +73,7 @@ impl Answer {
         }
     }
 
-    pub(crate) fn ask(&self) -> &ReplayAsk {
+    pub(crate) fn ask(&self) -> &ReplayRequest {
         &self.ask
     }
 
@@ -75,7 +83,7 @@ impl Answer {
 
     /// Starts a try; the number to ask from.
     pub(crate) fn start(&mut self, now: Instant) -> u64 {
-        self.anchor = self.last.or(self.ask.anchor);
+        self.anchor = self.last;
         self.tries += 1;
         self.idle_until = now + self.policy.idle;
         self.anchor.map_or(self.next, |anchor| anchor.sequence)
@@ -100,7 +108,7 @@ impl Answer {
             ReplayMessage::End if self.anchor.is_some() => return Verdict::Failed(ReplayFailure::OtherLife),
             ReplayMessage::End => return Verdict::Ended,
         };
-        let shown = Anchor { sequence, fingerprint: payload.fingerprint() };
+        let shown = Shown { sequence, frame: FrameHash::of(&payload) };
         if let Some(anchor) = self.anchor {
             if sequence < anchor.sequence {
                 return Verdict::Ignore;

@@ -1,7 +1,7 @@
-//! What the socket tests do not reach: deadlines, and what an anchor proves.
+//! What the socket tests do not reach: deadlines, and what a further try proves.
 
 use super::*;
-use crate::{Backoff, ReplayId};
+use kv_router_transport::{Backoff, RecoveryId};
 
 const POLICY: ReplayPolicy = ReplayPolicy {
     idle: Duration::from_secs(2),
@@ -12,13 +12,9 @@ const POLICY: ReplayPolicy = ReplayPolicy {
 };
 
 #[expect(clippy::disallowed_methods, reason = "an origin for a clock that is moved by hand")]
-fn asked(from: u64, anchor: Option<(u64, &[u8])>) -> (Answer, Instant) {
+fn asked(from: u64) -> (Answer, Instant) {
     let now = Instant::now();
-    let anchor = anchor.map(|(sequence, payload)| Anchor {
-        sequence,
-        fingerprint: Payload::from(payload.to_vec()).fingerprint(),
-    });
-    let ask = ReplayAsk { id: ReplayId::new(1), from, to: None, anchor };
+    let ask = ReplayRequest { id: RecoveryId::new(1), incarnation: None, from, to: None };
     (Answer::new(ask, POLICY, now), now)
 }
 
@@ -27,9 +23,11 @@ fn batch(sequence: u64, payload: &[u8]) -> ReplayMessage {
 }
 
 #[test]
-fn an_anchor_is_asked_for_compared_and_not_handed_out() {
+fn a_further_try_has_to_show_the_last_batch_again() {
     let check = |messages: Vec<ReplayMessage>| {
-        let (mut answer, now) = asked(5, Some((4, b"four")));
+        let (mut answer, now) = asked(4);
+        assert_eq!(answer.start(now), 4);
+        assert!(matches!(answer.message(now, batch(4, b"four")), Verdict::Deliver { sequence: 4, .. }));
         assert_eq!(answer.start(now), 4);
         let mut delivered = Vec::new();
         for message in messages {
@@ -52,7 +50,7 @@ fn an_anchor_is_asked_for_compared_and_not_handed_out() {
 
 #[test]
 fn waits_end_by_silence_by_tries_and_in_all() {
-    let (mut answer, now) = asked(0, None);
+    let (mut answer, now) = asked(0);
     let mut jitter = Jitter::new(1);
     answer.start(now);
     assert!(!answer.overdue(now + Duration::from_millis(1_999)));

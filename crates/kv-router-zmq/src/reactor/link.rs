@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use kv_router_transport::Jitter;
+
 use super::sockets::{Monitor, Shelf, Sockets, configure, failed};
 use super::{Output, PublisherState, RECEIVES_PER_TURN};
-use crate::backoff::Jitter;
 use crate::frames::Frames;
 use crate::{
     Attach, Connection, Incoming, MessageFault, PublisherId, SocketError, SocketOperation, Source,

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+use kv_router_transport::{Jitter, RecoveryId, ReplayRequest};
 use parking_lot::Mutex;
 
 use self::link::Link;
@@ -22,10 +23,9 @@ pub(crate) use self::output::Depth;
 use self::output::{Output, output};
 use self::replays::{Replays, Target};
 use self::sockets::Sockets;
-use crate::backoff::Jitter;
 use crate::frames::Frames;
 use crate::wake::{Sleeper, Waker};
-use crate::{Incoming, PublisherHealth, PublisherId, ReplayAsk, ReplayId, Source, SubscriberConfig};
+use crate::{Incoming, PublisherHealth, PublisherId, Source, SubscriberConfig};
 
 /// Messages taken from one socket before the next has its turn.
 const RECEIVES_PER_TURN: usize = 256;
@@ -52,8 +52,8 @@ impl PublisherState {
 pub(crate) enum Command {
     Add(PublisherId, Source, Arc<PublisherState>),
     Remove(PublisherId),
-    Replay(PublisherId, ReplayAsk),
-    Cancel(PublisherId, ReplayId),
+    Replay(PublisherId, ReplayRequest),
+    Cancel(PublisherId, RecoveryId),
 }
 
 pub(crate) struct Reactor {
@@ -156,7 +156,7 @@ impl Reactor {
         }
     }
 
-    fn ask(&mut self, now: Instant, publisher: PublisherId, ask: ReplayAsk) {
+    fn ask(&mut self, now: Instant, publisher: PublisherId, ask: ReplayRequest) {
         let Some(link) = self.links.get(&publisher) else { return };
         let Some(endpoint) = link.source.replay.clone() else { return };
         let target = Target { publisher, endpoint, shelf: link.shelf(), state: Arc::clone(&link.state) };

@@ -4,15 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kv_router_transport::{Jitter, RecoveryId, ReplayRequest};
+
 use super::answer::{Answer, Next, Verdict};
 use super::sockets::{Shelf, Sockets, configure};
 use super::{Output, PublisherState, RECEIVES_PER_TURN};
-use crate::backoff::Jitter;
 use crate::frames::Frames;
-use crate::{
-    Endpoint, Incoming, PublisherId, ReplayAsk, ReplayFailure, ReplayId, SocketError, SocketOperation,
-    SubscriberConfig,
-};
+use crate::{Endpoint, Incoming, PublisherId, ReplayFailure, SocketError, SocketOperation, SubscriberConfig};
 
 /// Replays by their state. A publisher has one at most.
 #[derive(Default)]
@@ -48,7 +46,13 @@ pub(super) struct Target {
 
 impl Replays {
     /// Queues a request in place of the one that its publisher has.
-    pub(super) fn ask(&mut self, now: Instant, target: Target, ask: ReplayAsk, config: &SubscriberConfig) {
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        target: Target,
+        ask: ReplayRequest,
+        config: &SubscriberConfig,
+    ) {
         self.cancel(target.publisher, None);
         let Target { publisher, endpoint, shelf, state } = target;
         state.health.lock().replays.asked += 1;
@@ -57,7 +61,7 @@ impl Replays {
     }
 
     /// Forgets a publisher's replay: any, or this one.
-    pub(super) fn cancel(&mut self, publisher: PublisherId, id: Option<ReplayId>) {
+    pub(super) fn cancel(&mut self, publisher: PublisherId, id: Option<RecoveryId>) {
         let keep = |replay: &mut Replay| {
             let hit = replay.publisher == publisher && id.is_none_or(|id| id == replay.answer.ask().id);
             if hit && !matches!(replay.phase, Phase::Over(_)) {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use kv_router_transport::Standing;
+use kv_router_transport::{Action, FeedConfig, FeedHealth, RankFeed, Standing};
 use kv_router_zmq::{
-    Backoff, Decoded, Endpoint, FeedAction, FeedConfig, FeedHealth, Heartbeat, PublisherHealth, PublisherId,
-    RankFeed, RecvError, ReplayPolicy, Source, Subscriber, SubscriberConfig,
+    Backoff, Decoded, Endpoint, Heartbeat, Payload, PublisherHealth, PublisherId, RecvError, ReplayPolicy,
+    Source, Subscriber, SubscriberConfig,
 };
 
 /// Longest wait for anything in these tests: a machine may be busy, but nothing here takes long.
@@ -35,10 +35,10 @@ pub(crate) fn quick() -> SubscriberConfig {
 pub(crate) struct Rank {
     pub(crate) subscriber: Subscriber,
     pub(crate) publisher: PublisherId,
-    pub(crate) feed: RankFeed<Vec<u8>>,
+    pub(crate) feed: RankFeed<(u64, Vec<u8>)>,
     pub(crate) applied: Vec<(u64, Vec<u8>)>,
     pub(crate) forgets: usize,
-    actions: Vec<FeedAction<Vec<u8>>>,
+    actions: Vec<Action<(u64, Vec<u8>)>>,
 }
 
 impl Rank {
@@ -49,7 +49,7 @@ impl Rank {
             ..FeedConfig::default()
         };
         if source.replay.is_some() {
-            feed = feed.with_replay(&policy);
+            feed.replay = Some(policy.waits());
         }
         let subscriber = Subscriber::start(config, Instant::now).unwrap();
         let publisher = subscriber.add(source).unwrap();
@@ -75,24 +75,27 @@ impl Rank {
 
     pub(crate) fn step(&mut self) {
         match self.subscriber.recv(Duration::from_millis(5)) {
-            Ok(incoming) => self.feed.handle(
-                now(),
-                incoming,
-                |payload| Decoded { clears: false, lossy: false, payload: payload.to_vec() },
-                &mut self.actions,
-            ),
+            Ok(incoming) => {
+                let decode = |sequence, payload: Payload| Decoded {
+                    clears: false,
+                    lossy: false,
+                    payload: (sequence, payload.to_vec()),
+                };
+                incoming.hand_to(&mut self.feed, now(), decode, &mut self.actions);
+            }
             Err(RecvError::Empty) => {}
             Err(RecvError::Stopped) => panic!("the thread ended"),
         }
         self.feed.tick(now(), &mut self.actions);
         for action in self.actions.drain(..) {
             match action {
-                FeedAction::Apply { sequence, payload } => self.applied.push((sequence, payload)),
-                FeedAction::Forget(_) => {
+                Action::Apply(batch) => self.applied.push(batch),
+                Action::Forget(_) => {
                     self.applied.clear();
                     self.forgets += 1;
                 }
-                FeedAction::Ask(ask) => self.subscriber.request_replay(self.publisher, ask).unwrap(),
+                Action::RequestReplay(ask) => self.subscriber.request_replay(self.publisher, ask).unwrap(),
+                Action::RequestSnapshot(_) | Action::Skip { .. } => {}
             }
         }
     }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use crate::common::{Bare, PATIENCE, Rank, now, quick};
-use kv_router_transport::Standing;
+use kv_router_transport::{RecoveryId, ReplayRequest, Standing};
 use kv_router_zmq::{
-    Incoming, PublishError, Publisher, PublisherConfig, ReplayAsk, ReplayFailure, ReplayFraming, ReplayId,
-    ReplayPolicy, Source, Subscriber, SubscriberConfig,
+    Incoming, PublishError, Publisher, PublisherConfig, ReplayFailure, ReplayFraming, ReplayPolicy, Source,
+    Subscriber, SubscriberConfig,
 };
 
-const ALL: ReplayAsk = ReplayAsk { id: ReplayId::new(7), from: 0, to: None, anchor: None };
+const ALL: ReplayRequest = ReplayRequest { id: RecoveryId::new(7), incarnation: None, from: 0, to: None };
 
 /// Asks for everything; what came, and how it ended. `engine` plays the engine.
-fn replay(ask: ReplayAsk, engine: impl Fn(&Bare)) -> (Vec<u64>, Result<(), ReplayFailure>) {
+fn replay(ask: ReplayRequest, engine: impl Fn(&Bare)) -> (Vec<u64>, Result<(), ReplayFailure>) {
     let bare = Bare::new();
     let subscriber = Subscriber::start(quick(), now).unwrap();
     let id = subscriber.add(bare.source()).unwrap();
@@ -105,7 +105,7 @@ fn a_buffer_that_starts_late_is_handed_out_as_it_is() {
 
 #[test]
 fn listening_stops_at_the_last_batch_wanted() {
-    let ask = ReplayAsk { from: 1, to: Some(2), ..ALL };
+    let ask = ReplayRequest { from: 1, to: Some(2), ..ALL };
     let (numbers, result) = replay(ask, |engine| {
         let (peer, _) = engine.request(PATIENCE).unwrap();
         for sequence in 0..5 {
@@ -173,7 +173,7 @@ fn silence_makes_a_rank_cold_and_it_heals_when_the_source_answers_again() {
             engine.end(&peer);
         }
     }
-    assert!(rank.state().healed >= 1);
+    assert!(rank.state().feed.healed >= 1);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_restarted_engine_is_noticed_whatever_it_published_before_we_saw_it() {
     for (before, after) in [(10, 0), (10, 5), (10, 9), (10, 10), (10, 11), (10, 40), (1, 1)] {
         let mut rank = restart(before, after);
         rank.until("fresh", Rank::is_fresh);
-        assert_eq!(rank.state().new_life, 1, "{before}, {after}");
+        assert_eq!(rank.state().feed.new_life, 1, "{before}, {after}");
     }
 }
 
@@ -341,10 +341,10 @@ fn a_lost_connection_to_the_same_life_costs_nothing() {
     serve(&mut rank, &|rank| rank.numbers() == [0, 1, 2, 3]);
     let forgets = rank.forgets;
     engine.live(9, &[0; 1000]); // far above the limit: the connection goes
-    serve(&mut rank, &|rank| rank.health().connections == 2 && rank.state().same_life == 1);
+    serve(&mut rank, &|rank| rank.health().connections == 2 && rank.state().feed.same_life == 1);
     engine.live(4, b"4");
     serve(&mut rank, &|rank| rank.numbers() == [0, 1, 2, 3, 4]);
-    assert_eq!((rank.forgets, rank.state().new_life), (forgets, 0));
+    assert_eq!((rank.forgets, rank.state().feed.new_life), (forgets, 0));
 }
 
 #[test]

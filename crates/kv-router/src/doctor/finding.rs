@@ -50,6 +50,12 @@ pub enum Finding {
         /// How often its state was forgotten, since the rank joined.
         forgotten: u64,
     },
+    /// Frames of the rank wait: for others that are missing and asked for, or until its engine has shown that it is in the
+    /// life that is known of it. Told as long as it lasts; no single wait lasts longer than its deadline.
+    Recovering {
+        /// Replays that were asked for.
+        replays: u64,
+    },
     /// Events name a medium that the table of media does not have.
     UnknownMedium {
         /// Such events.
@@ -130,6 +136,11 @@ impl fmt::Display for Finding {
                 f,
                 "cold: {abandoned} batches lost and the state forgotten {forgotten} times: lengthen the engine's replay \
                  buffer, or restore the rank from a snapshot"
+            ),
+            Self::Recovering { replays } => write!(
+                f,
+                "recovering, with {replays} replays asked for: if this is told again and again, look at the engine's replay \
+                 endpoint, and at what is lost on the way"
             ),
             Self::UnknownMedium { events } => {
                 write!(f, "{events} events of an unknown medium: add it to the table of media of the stream")

@@ -38,11 +38,12 @@ pub(crate) struct Seen {
     unreadable: [u64; 2],
     other_rank: u64,
     full: u64,
+    replays: u64,
 }
 
 impl Seen {
     fn of(status: &RankStatus) -> Self {
-        let RankStatus { events, engine, .. } = status;
+        let RankStatus { events, engine, stream, .. } = status;
         let engine = engine.unwrap_or_default();
         let ingest = engine.ingest;
         let skipped = |reason| ingest.skips.get(reason);
@@ -56,6 +57,7 @@ impl Seen {
             unreadable: [engine.undecodable, EventFaults::total(&engine.faults)],
             other_rank: engine.other_rank,
             full: events.rank_full + events.index_full,
+            replays: stream.replays,
         }
     }
 
@@ -72,6 +74,7 @@ impl Seen {
             unreadable: std::array::from_fn(|at| more(self.unreadable[at], before.unreadable[at])),
             other_rank: more(self.other_rank, before.other_rank),
             full: more(self.full, before.full),
+            replays: more(self.replays, before.replays),
         }
     }
 }
@@ -140,6 +143,9 @@ impl Router {
         if is_cold {
             let (abandoned, forgotten) = (status.stream.abandoned, status.stream.forgets);
             found(Finding::Cold { abandoned, forgotten });
+        }
+        if status.freshness == StreamFreshness::Recovering {
+            found(Finding::Recovering { replays: news.replays });
         }
         if news.unknown_media > 0 {
             found(Finding::UnknownMedium { events: news.unknown_media });

@@ -2,8 +2,11 @@
 
 use kv_router_engines::{DecodeLimits, IngestConfig, MediaTable, Presence};
 use kv_router_hash::HashScheme;
-use kv_router_transport::{Lives, ReplayWaits, SequencerConfig};
+use kv_router_transport::{FeedConfig, Lives, ReplayWaits, SequencerConfig, SequencerConfigError};
+use kv_router_transport::{RankFeed, StreamSequencer};
 use kv_router_types::WorkerRank;
+
+use crate::order::Order;
 
 /// Who publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,17 @@ pub enum RankNaming {
     Ignored,
 }
 
+/// Who knows in which life of the engine a frame was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineLives {
+    /// Nobody, as with every engine of today: whenever it is in doubt, the engine's replay source has to show the last
+    /// frame that was applied.
+    #[default]
+    Proven,
+    /// Whoever receives the frames: see [`EngineFrame::incarnation`](crate::EngineFrame::incarnation).
+    Numbered,
+}
+
 /// How the stream of one rank is to be read. [`new`](Self::new) has what fits the engine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -43,10 +57,12 @@ pub struct EngineStreamConfig {
     pub adapters: Vec<(i64, String)>,
     /// Names that are remembered at most, some 64 bytes each. Default 16,777,216.
     pub max_names: usize,
-    /// How lives are told apart, and whether there is somebody to ask for what is missing. Default: engines number from
-    /// 0 in each life, over one connection that keeps their order; a replay source answers within 2 s. Its `snapshot`
-    /// must be `None`: nobody would answer.
-    pub sequencer: SequencerConfig,
+    /// Who knows lives. Default: nobody.
+    pub lives: EngineLives,
+    /// Whether there is somebody to ask for what is missing, for how long, and what may wait meanwhile. Default: a replay
+    /// source answers within 2 s; engines number from 0 in each life, over connections that keep their order, so
+    /// `late_window` is 0.
+    pub feed: FeedConfig,
     /// How much one payload may ask.
     pub limits: DecodeLimits,
     /// What the rank that a payload names means.
@@ -58,11 +74,11 @@ impl EngineStreamConfig {
     pub fn new(worker: WorkerRank, kind: EngineKind) -> Self {
         let presence = if kind == EngineKind::Sglang { Presence::Logical } else { Presence::Copies };
         let is_mooncake = kind == EngineKind::Mooncake;
-        let sequencer = SequencerConfig {
-            lives: Lives::Implicit { late_window: 0 },
+        let feed = FeedConfig {
             first_sequence: u64::from(is_mooncake),
             replay: (!is_mooncake).then(ReplayWaits::default),
-            ..SequencerConfig::default()
+            late_window: 0,
+            ..FeedConfig::default()
         };
         Self {
             worker,
@@ -70,16 +86,25 @@ impl EngineStreamConfig {
             media: MediaTable::default(),
             adapters: Vec::new(),
             max_names: 1 << 24,
-            sequencer,
+            lives: EngineLives::default(),
+            feed,
             limits: DecodeLimits::default(),
             naming: RankNaming::default(),
         }
     }
 
+    /// The same, where the replay source is asked by somebody who gives up after these waits:
+    /// `ReplayPolicy::waits` of `kv-router-zmq`.
+    #[must_use]
+    pub fn with_waits(mut self, waits: ReplayWaits) -> Self {
+        self.feed.replay = Some(waits);
+        self
+    }
+
     /// The same, where nobody can be asked for what is missing.
     #[must_use]
     pub fn without_replay(mut self) -> Self {
-        self.sequencer.replay = None;
+        self.feed.replay = None;
         self
     }
 
@@ -87,8 +112,20 @@ impl EngineStreamConfig {
     /// [`EngineFrame::incarnation`](crate::EngineFrame::incarnation).
     #[must_use]
     pub fn with_incarnations(mut self) -> Self {
-        self.sequencer.lives = Lives::Explicit;
+        self.lives = EngineLives::Numbered;
         self
+    }
+
+    pub(crate) fn order(&self) -> Result<Order, SequencerConfigError> {
+        let FeedConfig { replay, first_sequence, held, .. } = self.feed;
+        match self.lives {
+            EngineLives::Proven => Ok(Order::Proven(Box::new(RankFeed::new(self.feed)?))),
+            EngineLives::Numbered => {
+                let lives = Lives::Explicit;
+                let config = SequencerConfig { lives, first_sequence, replay, snapshot: None, held };
+                Ok(Order::Numbered(StreamSequencer::new(config)?))
+            }
+        }
     }
 
     pub(crate) fn ingest(&self, scheme: HashScheme) -> IngestConfig {

@@ -27,8 +27,6 @@ pub enum OpenStreamError {
     },
     /// The settings of the sequence machine contradict each other.
     Sequencer(SequencerConfigError),
-    /// The sequence machine is to ask a peer for snapshots, but a stream has none.
-    NoPeer,
 }
 
 impl fmt::Display for OpenStreamError {
@@ -42,9 +40,6 @@ impl fmt::Display for OpenStreamError {
             }
             Self::InUse { worker } => write!(f, "{worker} has a stream already: drop that one first"),
             Self::Sequencer(error) => error.fmt(f),
-            Self::NoPeer => {
-                f.write_str("a stream asks no peer for snapshots: set sequencer.snapshot to None")
-            }
         }
     }
 }
@@ -53,7 +48,7 @@ impl Error for OpenStreamError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Sequencer(error) => Some(error),
-            Self::UnknownRank { .. } | Self::EventsOff { .. } | Self::InUse { .. } | Self::NoPeer => None,
+            Self::UnknownRank { .. } | Self::EventsOff { .. } | Self::InUse { .. } => None,
         }
     }
 }

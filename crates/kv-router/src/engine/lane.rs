@@ -158,7 +158,7 @@ impl Stream {
             }
         }
         if engine.missed() > missed || events.refused() > 0 {
-            self.sequencer.mark_suspect();
+            self.order.mark_suspect();
         }
         self.actions = actions;
         self.counters.add(&events);

@@ -6,7 +6,7 @@ mod lag;
 mod lane;
 mod stream;
 
-pub use config::{EngineKind, EngineStreamConfig, RankNaming};
+pub use config::{EngineKind, EngineLives, EngineStreamConfig, RankNaming};
 pub use error::{EngineStreamError, OpenStreamError};
 pub(crate) use lane::Engine;
 pub use lane::EngineCounters;

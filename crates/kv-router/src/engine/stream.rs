@@ -7,15 +7,16 @@ use std::time::Instant;
 
 use kv_router_engines::{BatchError, DecodeLimits, Ingest, WireBatch};
 use kv_router_transport::{
-    Action, Incarnation, Lives, Numbered, RecoveryId, ReplayRequest, SkipReason, StreamSequencer,
+    FrameHash, Incarnation, Numbered, RecoveryId, ReplayFault, ReplayRequest, SkipReason,
 };
 use kv_router_types::{DpRank, KvEvent, WorkerRank};
 
 use super::lane::Decoder;
-use super::{Engine, EngineStreamConfig, EngineStreamError, OpenStreamError, RankNaming};
+use super::{Engine, EngineLives, EngineStreamConfig, EngineStreamError, OpenStreamError, RankNaming};
 use crate::core::Core;
 use crate::fleet::Rank;
 use crate::ingest::{BatchReport, Frame, Heard, Payload, settle};
+use crate::order::{Actions, Order};
 use crate::{EventSource, Router};
 
 /// One message of an engine's publisher.
@@ -31,13 +32,14 @@ pub struct EngineFrame<'a> {
 }
 
 impl<'a> EngineFrame<'a> {
-    /// A frame of an engine whose lives are told by its numbers.
+    /// A frame of an engine whose lives nobody numbers.
     pub fn new(sequence: u64, payload: &'a [u8]) -> Self {
         Self { incarnation: Incarnation::default(), sequence, payload }
     }
 }
 
-/// Why nothing of a frame was used. Its number counts all the same, and the rank is suspect once it is its turn.
+/// Why nothing of a frame was used. Of a live one the replay source may have a better copy: it is taken for lost. Where
+/// there is no source, and in a replay, its number counts all the same, and the rank is suspect once it is its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameFault {
@@ -72,8 +74,8 @@ impl FrameReport {
 /// The event stream of one rank, from its publisher's frames to the index.
 ///
 /// Owned by whoever receives the frames: `Send`, and one for each rank. No I/O and no clock: it says what to ask for,
-/// and takes the answer and the time. What it does with gaps, repeats and restarts is the gap rule of
-/// [`kv_router_transport`]; what it makes of a payload is told in [`kv_router_engines`].
+/// and takes the answer and the time. What it does with gaps, repeats and restarts is told with
+/// [`RankFeed`](kv_router_transport::RankFeed); what it makes of a payload in [`kv_router_engines`].
 ///
 /// ```
 /// use std::time::Instant;
@@ -104,9 +106,9 @@ impl FrameReport {
 /// assert_eq!(report.batch.events.applied.stored, 2);
 /// assert_eq!(router.route(&RouteRequest::from_tokens(&prompt))?.overlap_blocks(), 2);
 ///
-/// // Frames 1 to 3 were lost: frame 4 waits, and they are asked for.
+/// // Frames 1 to 3 were lost: frame 4 waits, and they are asked for, with their neighbours as proof of the engine's life.
 /// let ask = stream.frame(EngineFrame::new(4, &payload), now)?.ask.ok_or("a gap")?;
-/// assert_eq!((ask.from, ask.to), (1, Some(3)));
+/// assert_eq!((ask.from, ask.to), (0, Some(4)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EngineStream {
@@ -114,7 +116,9 @@ pub struct EngineStream {
     rank: Arc<Rank>,
     owner: u64,
     naming: RankNaming,
-    lives: Lives,
+    lives: EngineLives,
+    /// Whether somebody can be asked for what is missing.
+    has_source: bool,
     limits: DecodeLimits,
     wire: WireBatch,
     tickets: u64,
@@ -136,9 +140,7 @@ impl Router {
         if rank.events == EventSource::Off {
             return Err(OpenStreamError::EventsOff { worker });
         }
-        if config.sequencer.snapshot.is_some() {
-            return Err(OpenStreamError::NoPeer);
-        }
+        let order = config.order()?;
         let owner = self.core.streams_opened.fetch_add(1, Ordering::Relaxed);
         let mut stream = rank.stream.lock();
         if stream.is_closed() {
@@ -148,7 +150,7 @@ impl Router {
             return Err(OpenStreamError::InUse { worker });
         }
         let is_untouched = stream.is_untouched();
-        stream.open(config.sequencer, Engine::new(Ingest::new(config.ingest(self.scheme())), owner))?;
+        stream.open(order, Engine::new(Ingest::new(config.ingest(self.scheme())), owner));
         if !is_untouched {
             // A clear is never refused.
             let _ = self.core.index.apply(worker, &KvEvent::Cleared);
@@ -159,7 +161,8 @@ impl Router {
             rank: Arc::clone(rank),
             owner,
             naming: config.naming,
-            lives: config.sequencer.lives,
+            lives: config.lives,
+            has_source: config.feed.replay.is_some(),
             limits: config.limits,
             wire: WireBatch::new(),
             tickets: 0,
@@ -181,9 +184,12 @@ impl EngineStream {
     /// counted, and the stream goes on.
     pub fn frame(&mut self, frame: EngineFrame<'_>, now: Instant) -> Result<FrameReport, EngineStreamError> {
         let fault = self.read(frame.payload);
-        let batch = self.numbered(frame, fault);
-        let input = |sequencer: &mut Sequencer, out: &mut Vec<_>| sequencer.live(now, batch, out);
-        self.drive(Some((frame.incarnation, fault, Some(now))), input)
+        let came = Some((frame.incarnation, fault, Some(now)));
+        if fault.is_some() && self.has_source {
+            return self.drive(came, |order, out| order.tick(now, out));
+        }
+        let (batch, hash) = self.numbered(frame, fault);
+        self.drive(came, |order, out| order.live(now, batch, hash, out))
     }
 
     /// A frame came in answer to replay request `id`. Frames of one answer come in their order.
@@ -198,9 +204,9 @@ impl EngineStream {
         now: Instant,
     ) -> Result<FrameReport, EngineStreamError> {
         let fault = self.read(frame.payload);
-        let batch = self.numbered(frame, fault);
-        let input = |sequencer: &mut Sequencer, out: &mut Vec<_>| sequencer.replayed(now, id, batch, out);
-        self.drive(Some((frame.incarnation, fault, None)), input)
+        let (batch, hash) = self.numbered(frame, fault);
+        let came = Some((frame.incarnation, fault, None));
+        self.drive(came, |order, out| order.replayed(now, id, batch, hash, out))
     }
 
     /// The answer to replay request `id` is complete.
@@ -209,35 +215,53 @@ impl EngineStream {
     ///
     /// As [`frame`](Self::frame).
     pub fn replay_ended(&mut self, id: RecoveryId, now: Instant) -> Result<FrameReport, EngineStreamError> {
-        self.drive(None, |sequencer, out| sequencer.replay_ended(now, id, out))
+        self.drive(None, |order, out| order.replay_ended(now, id, out))
     }
 
-    /// Replay request `id` is not answered, or not to its end: the rank is forgotten and goes on live, cold.
+    /// Replay request `id` is not answered, or not to its end: what cannot be had is given up, and the rank goes on live,
+    /// cold, and asks now and then whether the source reaches back again.
     ///
     /// # Errors
     ///
     /// As [`frame`](Self::frame).
-    pub fn replay_failed(&mut self, id: RecoveryId, now: Instant) -> Result<FrameReport, EngineStreamError> {
-        self.drive(None, |sequencer, out| sequencer.replay_failed(now, id, out))
+    pub fn replay_failed(
+        &mut self,
+        id: RecoveryId,
+        fault: ReplayFault,
+        now: Instant,
+    ) -> Result<FrameReport, EngineStreamError> {
+        self.drive(None, |order, out| order.replay_failed(now, id, fault, out))
     }
 
-    /// Ends waits whose deadline has come. Call it when nothing comes, and at [`next_deadline`](Self::next_deadline)
-    /// at the latest.
+    /// Ends waits whose deadline has come, and looks after a cold rank. Call it when nothing comes, and at
+    /// [`next_deadline`](Self::next_deadline) at the latest.
     ///
     /// # Errors
     ///
     /// As [`frame`](Self::frame).
     pub fn tick(&mut self, now: Instant) -> Result<FrameReport, EngineStreamError> {
-        self.drive(None, |sequencer, out| sequencer.tick(now, out))
+        self.drive(None, |order, out| order.tick(now, out))
     }
 
-    /// Asks for what was published unseen: at start, after [`Router::restore`], and when a connection was made anew.
+    /// A connection to the publisher was made, or made anew; what comes from here on comes over it. Asks for what was
+    /// published unseen, and for the last frame that was applied: a process that started again does not have it. Until
+    /// it has answered, frames wait, and the rank is [recovering](kv_router_schedule::StreamFreshness::Recovering).
+    ///
+    /// # Errors
+    ///
+    /// As [`frame`](Self::frame).
+    pub fn connected(&mut self, now: Instant) -> Result<FrameReport, EngineStreamError> {
+        self.drive(None, |order, out| order.connected(now, out))
+    }
+
+    /// Asks for what was published unseen. The loss of the very last frames shows only when another one comes, so a
+    /// stream that fell silent is worth asking now and then. Does nothing while something is asked already.
     ///
     /// # Errors
     ///
     /// As [`frame`](Self::frame).
     pub fn catch_up(&mut self, now: Instant) -> Result<FrameReport, EngineStreamError> {
-        self.drive(None, |sequencer, out| sequencer.catch_up(now, out))
+        self.drive(None, |order, out| order.catch_up(now, out))
     }
 
     /// Forgets the rank and asks for all of it again, because what is known of it is [suspect](crate::RankStatus::suspect).
@@ -247,32 +271,27 @@ impl EngineStream {
     ///
     /// As [`frame`](Self::frame).
     pub fn resync(&mut self, now: Instant) -> Result<FrameReport, EngineStreamError> {
-        self.drive(None, |sequencer, out| {
-            let _ = sequencer.resync(now, out);
-        })
+        self.drive(None, |order, out| order.resync(now, out))
     }
 
-    /// Forgets the rank, because its engine is known to have started again, or whoever receives the frames has a gap
-    /// rule of its own that says so. The next frame is the first that is heard of it.
+    /// Forgets the rank, because its engine is known to have started again, and asks for the new life from its first
+    /// frame on.
     ///
     /// # Errors
     ///
     /// As [`frame`](Self::frame).
-    pub fn forget(&mut self) -> Result<FrameReport, EngineStreamError> {
-        self.drive(None, |sequencer, out| {
-            sequencer.retire(out);
-            sequencer.revive();
-        })
+    pub fn forget(&mut self, now: Instant) -> Result<FrameReport, EngineStreamError> {
+        self.drive(None, |order, out| order.forget(now, out))
     }
 
-    /// When to [`tick`](Self::tick) next. `Some` exactly while frames are missing and asked for.
+    /// When to [`tick`](Self::tick) next. `Some` while something is asked, and while a cold rank may ask again.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.rank.stream.lock().sequencer.next_deadline()
+        self.rank.stream.lock().order.next_deadline()
     }
 
     /// Whether replay request `id` is still open. A source may stop sending once it is not.
     pub fn wants_replay(&self, id: RecoveryId) -> bool {
-        self.rank.stream.lock().sequencer.wants_replay(id)
+        self.rank.stream.lock().order.wants_replay(id)
     }
 
     /// Decodes a payload, without any lock.
@@ -285,23 +304,28 @@ impl EngineStream {
         (self.naming == RankNaming::Own).then_some(FrameFault::OtherRank { named })
     }
 
-    fn numbered(&self, frame: EngineFrame<'_>, fault: Option<FrameFault>) -> Numbered<Payload> {
+    fn numbered(&self, frame: EngineFrame<'_>, fault: Option<FrameFault>) -> (Numbered<Payload>, FrameHash) {
         let bytes = fault.is_none().then(|| frame.payload.into());
-        Numbered {
+        let hash = match self.lives {
+            EngineLives::Proven => FrameHash::of(frame.payload),
+            EngineLives::Numbered => FrameHash::new(0), // nobody looks at it
+        };
+        let batch = Numbered {
             incarnation: frame.incarnation,
             sequence: frame.sequence,
             clears: fault.is_none() && self.wire.clears(),
             lossy: fault.is_some() || self.wire.is_lossy(),
             payload: Payload::Frame(Frame { ticket: self.tickets, bytes }),
-        }
+        };
+        (batch, hash)
     }
 
-    /// Puts something into the sequence machine and does what it says. `came` is of the frame in hand; the time in it is
+    /// Puts something into what orders the frames, and does what it says. `came` is of the frame in hand; the time in it is
     /// that of a live one.
     fn drive(
         &mut self,
         came: Option<(Incarnation, Option<FrameFault>, Option<Instant>)>,
-        input: impl FnOnce(&mut Sequencer, &mut Vec<Action<Payload>>),
+        input: impl FnOnce(&mut Order, &mut Actions),
     ) -> Result<FrameReport, EngineStreamError> {
         let Self { core, rank, owner, lives, limits, wire, tickets, .. } = self;
         let mut stream = rank.stream.lock();
@@ -318,14 +342,14 @@ impl EngineStream {
             if let (Some(now), None) = (live, found) {
                 engine.measure_lag(now, wire);
             }
-            if *lives == Lives::Explicit && stream.is_stale(incarnation) {
+            if *lives == EngineLives::Numbered && stream.is_stale(incarnation) {
                 let report = stream.report(Default::default(), Some(SkipReason::Stale), None);
                 return Ok(FrameReport { fault, ..FrameReport::new(report) });
             }
         }
         stream.actions.clear();
         let lane = &mut *stream;
-        input(&mut lane.sequencer, &mut lane.actions);
+        input(&mut lane.order, &mut lane.actions);
         let mut decoder = Decoder { wire, limits, ticket: *tickets };
         let (mut report, heard) = stream.run(rank, &mut decoder, &*core.index);
         report.fault = fault;
@@ -333,8 +357,6 @@ impl EngineStream {
         Ok(report)
     }
 }
-
-type Sequencer = StreamSequencer<Payload>;
 
 impl Drop for EngineStream {
     fn drop(&mut self) {

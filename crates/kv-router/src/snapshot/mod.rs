@@ -58,9 +58,11 @@ impl Router {
     /// Writes down what every rank caches, with the last batch that is in it: a fresh router that
     /// [restores](Self::restore) it goes on with the live streams. `docs/wire.md` has every byte.
     ///
-    /// All ranks are copied at one moment. Events wait meanwhile, some tenths of a second for a million blocks, and
-    /// decisions do not, but for one that finds a rank to have fallen silent; nothing waits for `sink`. The copy takes
-    /// some 60 bytes a block until it is written.
+    /// Each rank is copied at one moment: its blocks, what its ingest remembers, and its place in the stream agree. Ranks
+    /// are copied one after the other, and no two of them have to agree, because each goes on from its own place in its
+    /// own stream. Events of a rank wait while it is copied, some hundreds of nanoseconds a block; those of others do not,
+    /// nor does any decision, but for one that finds that very rank to have fallen silent. Nothing waits for `sink`. The
+    /// copy takes some 60 bytes a block of the largest rank.
     ///
     /// # Errors
     ///
@@ -69,37 +71,33 @@ impl Router {
         let fleet = self.core.fleet();
         let mut ranks: Vec<_> = fleet.iter().collect();
         ranks.sort_unstable_by_key(|rank| rank.id);
-        let mut staged: FxHashMap<WorkerRank, Staged> = FxHashMap::default();
-        {
-            // In the order of the ranks, and before the locks of the index, as everywhere.
-            let streams: Vec<_> = ranks.iter().map(|rank| rank.stream.lock()).collect();
-            for (rank, stream) in ranks.iter().zip(&streams).filter(|(_, stream)| !stream.is_closed()) {
-                if let Some(watermark) = stream.sequencer.watermark() {
-                    let entry = staged.entry(rank.id).or_default();
-                    entry.watermark = Some(watermark);
+        let mut report = SnapshotReport::default();
+        let mut writer = DumpWriter::new(sink, fingerprint(self.scheme()))?;
+        let mut staged = Staged::default();
+        for rank in ranks {
+            staged.events.clear();
+            staged.notes.clear();
+            {
+                // Before the locks of the index, as everywhere.
+                let stream = rank.stream.lock();
+                staged.watermark = stream.order.watermark().filter(|_| !stream.is_closed());
+                if staged.watermark.is_some() {
                     if let Some(engine) = &stream.engine {
-                        engine.ingest.save(&mut |piece| entry.notes.push(piece.to_vec()));
+                        engine.ingest.save(&mut |piece| staged.notes.push(piece.to_vec()));
                     }
+                    self.core.index.dump_rank(rank.id, &mut |event| staged.events.push(event));
                 }
             }
-            self.core.index.dump(&mut |from, event| {
-                if let Some(entry) = staged.get_mut(&from) {
-                    entry.events.push(event);
-                }
-            });
-        }
-        let mut report = SnapshotReport { left_out: ranks.len() - staged.len(), ..SnapshotReport::default() };
-        let mut writer = DumpWriter::new(sink, fingerprint(self.scheme()))?;
-        for rank in ranks {
-            let Some(Staged { watermark: Some(watermark), events, notes }) = staged.remove(&rank.id) else {
+            let Some(watermark) = staged.watermark else {
+                report.left_out += 1;
                 continue;
             };
             writer.watermark(rank.id, watermark)?;
-            for event in &events {
+            for event in &staged.events {
                 report.blocks += event.block_count() as u64;
                 writer.event(rank.id, event)?;
             }
-            for note in &notes {
+            for note in &staged.notes {
                 writer.note(rank.id, note)?;
             }
             report.ranks += 1;
@@ -109,14 +107,14 @@ impl Router {
     }
 
     /// Takes over what [`snapshot`](Self::snapshot) wrote, for ranks that have joined and were not heard of yet. Open
-    /// the [streams](Self::engine_stream) of engines before, and have them [catch
-    /// up](crate::EngineStream::catch_up) after: batches up to the snapshot's are skipped, and what is missing behind
+    /// the [streams](Self::engine_stream) of engines before, and tell them when they are
+    /// [connected](crate::EngineStream::connected): batches up to the snapshot's are skipped, and what is missing behind
     /// it is asked for.
     ///
-    /// The snapshot must be of the life that the engine is in. A stream [with
-    /// incarnations](crate::EngineStreamConfig::with_incarnations) sees to that itself. Of one without, whoever knows
-    /// that an engine started again calls [`forget`](crate::EngineStream::forget); a number that goes backwards does it
-    /// too.
+    /// A rank is [recovering](kv_router_schedule::StreamFreshness::Recovering), and its frames wait, until its engine has
+    /// shown the last frame of the snapshot: if it started again meanwhile, however much it has published since, the
+    /// rank is forgotten and built anew. Where no replay source can be asked, a number that goes backwards and
+    /// [`forget`](crate::EngineStream::forget) are all that tells.
     ///
     /// # Errors
     ///
@@ -155,8 +153,12 @@ impl Router {
         let now = self.core.clock.now();
         for (rank, watermark, events, ingest) in ready {
             let mut stream = rank.stream.lock();
-            if !stream.is_untouched() || stream.is_stale(watermark.incarnation) && ingest.is_none() {
+            if !stream.is_untouched() || stream.is_stale(watermark.incarnation) && watermark.frame.is_none() {
                 report.live += 1; // it was heard of meanwhile, or is known to be in a later life
+                continue;
+            }
+            if !stream.order.takes(watermark) {
+                report.fed_otherwise += 1;
                 continue;
             }
             let mut counters = EventCounters::default();
@@ -171,7 +173,7 @@ impl Router {
                 (None, None) => true,
                 _ => false, // a stream was opened meanwhile
             };
-            if counters.refused() > 0 || !taken_up {
+            if counters.refused() > 0 || !taken_up || !stream.restored(now, watermark) {
                 // A clear is never refused.
                 let _ = self.core.index.apply(rank.id, &KvEvent::Cleared);
                 if let Some(engine) = &mut stream.engine {
@@ -182,7 +184,6 @@ impl Router {
             }
             report.ranks += 1;
             report.blocks += counters.applied.stored - counters.applied.removed;
-            stream.restored(now, watermark);
             settle(&self.core, rank, stream, Heard::Nothing);
         }
         Ok(report)

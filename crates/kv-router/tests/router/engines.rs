@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kv_router::{
     ApplyBatchError, BlockSize, DpRank, EngineFrame, EngineKind, EngineStream, EngineStreamConfig,
-    EngineStreamError, EventBatch, ForgetReason, FrameFault, Incarnation, Lives, OpenStreamError, RankNaming,
-    RestoreError, RouteRequest, Router, SkipReason, StreamFreshness, WorkerRank, WorkerSpec,
+    EngineStreamError, EventBatch, ForgetReason, FrameFault, Incarnation, OpenStreamError, RankNaming,
+    ReplayFault, RestoreError, RouteRequest, Router, SkipReason, StreamFreshness, WorkerRank, WorkerSpec,
 };
 use kv_router_engines::{BatchEncoder, EventForm, StoreFields, WireHash, WireTokens};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn vllm(id: u64) -> EngineStreamConfig {
 /// May come again and out of order, as over a relay.
 fn relayed(id: u64) -> EngineStreamConfig {
     let mut config = vllm(id);
-    config.sequencer.lives = Lives::Implicit { late_window: 1_000 };
+    config.feed.late_window = 1_000;
     config
 }
 
@@ -79,7 +79,8 @@ fn a_gap_is_asked_for_and_what_comes_later_waits() {
     let last = engine.say(&[Say::Remove { conversation: 0, from: 3, until: 4, host: false }]);
     let report = stream.frame(engine.frame(last), fleet.now()).unwrap();
     let ask = report.ask.expect("a gap");
-    assert_eq!((ask.from, ask.to, report.batch.freshness), (1, Some(2), StreamFreshness::Recovering));
+    // The frames on both banks are asked for too, to see that it is the same life.
+    assert_eq!((ask.from, ask.to, report.batch.freshness), (0, Some(3), StreamFreshness::Recovering));
     assert_eq!(blocks(&fleet.router, 0, rank(0)), 2);
     assert!(stream.next_deadline().is_some() && stream.wants_replay(ask.id));
     engine.answer(Some(ask), &mut stream, fleet.now());
@@ -98,7 +99,7 @@ fn a_gap_that_nobody_can_fill_makes_the_rank_cold_and_live() {
     engine.say(&[store(0, 2, 4)]);
     let last = engine.say(&[store(2, 0, 4)]);
     let ask = stream.frame(engine.frame(last), fleet.now()).unwrap().ask.expect("a gap");
-    let report = stream.replay_failed(ask.id, fleet.now()).unwrap();
+    let report = stream.replay_failed(ask.id, ReplayFault::Unanswered, fleet.now()).unwrap();
     assert_eq!(report.batch.forgot, Some(ForgetReason::ReplayFailed));
     assert_eq!(status(&fleet).freshness, StreamFreshness::Cold);
     assert_eq!((blocks(&fleet.router, 0, rank(0)), blocks(&fleet.router, 2, rank(0))), (0, 4));
@@ -136,9 +137,12 @@ fn an_engine_that_starts_again_is_forgotten_and_heard() {
     engine.restart();
     engine.say(&[store(0, 0, 2)]);
     engine.say(&[store(4, 0, 2)]);
-    let _ = stream.forget().unwrap(); // told by whoever looks after the engine
-    assert_eq!(blocks(&fleet.router, 2, rank(0)), 0);
-    engine.deliver(1, &mut stream, fleet.now());
+    let report = stream.forget(fleet.now()).unwrap(); // told by whoever looks after the engine
+    assert_eq!(
+        (report.batch.forgot, blocks(&fleet.router, 2, rank(0))),
+        (Some(ForgetReason::NewIncarnation), 0)
+    );
+    engine.answer(report.ask, &mut stream, fleet.now());
     assert_eq!(status(&fleet).freshness, StreamFreshness::Fresh);
     agrees(&fleet.router, &engine);
 }
@@ -162,15 +166,51 @@ fn a_bad_event_costs_itself_alone_and_a_bad_frame_its_number() {
     assert_eq!(status(&fleet).engine.unwrap().faults.total(), 1);
     assert!(status(&fleet).suspect);
 
+    // Of a frame that cannot be read at all the engine has a better copy.
     let next = engine.say(&[store(2, 0, 2)]);
     let report = stream.frame(EngineFrame::new(next, &[0xc1]), fleet.now()).unwrap();
     assert!(matches!(report.fault, Some(FrameFault::Undecodable(_))), "{report:?}");
     let last = engine.say(&[store(4, 0, 2)]);
     let report = stream.frame(engine.frame(last), fleet.now()).unwrap();
-    assert_eq!((report.ask, report.batch.freshness), (None, StreamFreshness::Fresh));
-    assert_eq!(blocks(&fleet.router, 4, rank(0)), 2);
+    assert!(report.ask.is_some());
     assert_eq!(status(&fleet).engine.unwrap().undecodable, 1);
-    // What is suspect can be had anew.
+    // Frame 1 as it came is not the one that the engine has, so all of it is forgotten and asked for.
+    engine.answer(report.ask, &mut stream, fleet.now());
+    assert!(!status(&fleet).suspect);
+    agrees(&fleet.router, &engine);
+}
+
+#[test]
+fn a_bad_frame_costs_its_number_where_nobody_can_be_asked() {
+    let fleet = Fleet::new(1);
+    let mut stream = fleet.router.engine_stream(vllm(0).without_replay()).unwrap();
+    let mut engine = MockEngine::new(rank(0), OURS);
+    let first = engine.say(&[store(0, 0, 2)]);
+    engine.deliver(first, &mut stream, fleet.now());
+    let next = engine.say(&[store(2, 0, 2)]);
+    let report = stream.frame(EngineFrame::new(next, &[0xc1]), fleet.now()).unwrap();
+    assert!(matches!(report.fault, Some(FrameFault::Undecodable(_))), "{report:?}");
+    assert!(status(&fleet).suspect);
+    let last = engine.say(&[store(4, 0, 2)]);
+    let report = stream.frame(engine.frame(last), fleet.now()).unwrap();
+    assert_eq!((report.ask, report.batch.freshness), (None, StreamFreshness::Fresh));
+    assert_eq!((blocks(&fleet.router, 0, rank(0)), blocks(&fleet.router, 4, rank(0))), (2, 2));
+}
+
+#[test]
+fn what_is_suspect_can_be_had_anew() {
+    let fleet = Fleet::new(1);
+    let mut stream = fleet.router.engine_stream(vllm(0)).unwrap();
+    let mut engine = MockEngine::new(rank(0), OURS);
+    let first = engine.say(&[store(0, 0, 2)]);
+    engine.deliver(first, &mut stream, fleet.now());
+    let unread = engine.publish(vec![0xc1]);
+    let last = engine.say(&[store(4, 0, 2)]);
+    let ask = stream.frame(engine.frame(last), fleet.now()).unwrap().ask;
+    engine.answer(ask, &mut stream, fleet.now());
+    assert!(status(&fleet).suspect, "the engine has no better copy of {unread}");
+    engine.sent.remove(&unread);
+    engine.sent.insert(unread, engine.sent[&last].clone());
     let report = stream.resync(fleet.now()).unwrap();
     engine.answer(report.ask, &mut stream, fleet.now());
     assert!(!status(&fleet).suspect);
@@ -188,7 +228,7 @@ fn a_frame_of_another_rank_is_refused_unless_its_name_means_nothing() {
     let sequence = engine.say(&[store(0, 0, 4)]);
     let report = own.frame(engine.frame(sequence), fleet.now()).unwrap();
     assert_eq!(report.fault, Some(FrameFault::OtherRank { named: DpRank::new(7) }));
-    assert!(status(&fleet).suspect);
+    assert_eq!(status(&fleet).engine.unwrap().other_rank, 1);
     let report = ignoring.frame(engine.frame(sequence), fleet.now()).unwrap();
     assert_eq!((report.fault, report.batch.events.applied.stored), (None, 4));
     assert_eq!(blocks(&fleet.router, 0, rank(0)), 0);
@@ -360,19 +400,76 @@ fn a_restored_rank_skips_what_it_has_and_asks_for_what_is_missing() {
     assert_eq!((written.ranks, written.blocks, written.left_out), (1, 4, 2));
     let report = pair.fleets[1].router.restore(&mut &bytes[..]).unwrap();
     assert_eq!((report.ranks, report.blocks), (1, 4));
-    assert_eq!(pair.fleets[1].router.streams()[1].freshness, StreamFreshness::Fresh);
+    let status = |pair: &Pair| pair.fleets[1].router.streams()[1];
+    assert_eq!(status(&pair).freshness, StreamFreshness::Recovering, "nobody knows yet whose life it is");
     let now = pair.fleets[1].now();
+    pair.engines[1].say(&[store(0, 4, 5)]);
+    let early = pair.streams[1][1].frame(pair.engines[1].frame(4), now).unwrap();
+    assert_eq!((early.batch.events.applied.stored, early.ask.map(|ask| ask.from)), (0, Some(3)));
+    let ask = pair.streams[1][1].connected(now).unwrap().ask.expect("there may be more");
+    assert_eq!((ask.from, ask.to), (3, None), "the last one in the snapshot is the proof");
+    pair.engines[1].answer(Some(ask), &mut pair.streams[1][1], now);
+    assert_eq!(status(&pair).freshness, StreamFreshness::Fresh);
+    let lives = status(&pair).lives.unwrap();
+    assert_eq!((lives.same_life, lives.new_life), (1, 0));
     let duplicate = pair.streams[1][1].frame(pair.engines[1].frame(2), now).unwrap();
     assert_eq!(duplicate.batch.skipped, Some(SkipReason::Duplicate));
-    pair.engines[1].say(&[store(0, 4, 5)]);
-    let ask = pair.streams[1][1].catch_up(now).unwrap().ask.expect("there may be more");
-    assert_eq!((ask.from, ask.to), (4, None));
-    pair.engines[1].answer(Some(ask), &mut pair.streams[1][1], now);
     assert_eq!(blocks(&pair.fleets[1].router, 0, rank(1)), 5);
     // What is live is younger than any snapshot.
     let report = pair.fleets[1].router.restore(&mut &bytes[..]).unwrap();
     assert_eq!((report.ranks, report.live), (0, 1));
     assert_eq!(blocks(&pair.fleets[1].router, 0, rank(1)), 5);
+}
+
+/// Numbers cannot tell it: the engine is past the snapshot's again when the router comes up.
+#[test]
+fn an_engine_that_started_again_while_the_router_was_down_is_not_taken_for_the_old_one() {
+    for published in [0, 2, 3, 9] {
+        let mut pair = Pair::new();
+        for until in 1..4 {
+            let sequence = pair.engines[1].say(&[store(0, until - 1, until)]);
+            pair.deliver(0, 1, sequence);
+        }
+        let mut bytes = Vec::new();
+        pair.fleets[0].router.snapshot(&mut bytes).unwrap();
+        pair.engines[1].restart();
+        for number in 0..published {
+            // As long as the ones before, at the same times, and some even the same.
+            pair.engines[1].say(&[store(number % 3, 0, 1)]);
+        }
+        let report = pair.fleets[1].router.restore(&mut &bytes[..]).unwrap();
+        assert_eq!((report.ranks, report.blocks), (1, 3));
+        let now = pair.fleets[1].now();
+        let ask = pair.streams[1][1].connected(now).unwrap().ask;
+        if published == 9 {
+            // What comes live meanwhile would fit behind the snapshot.
+            let live = pair.engines[1].say(&[store(4, 0, 6)]);
+            let report = pair.streams[1][1].frame(pair.engines[1].frame(live), now).unwrap();
+            assert_eq!(report.batch.freshness, StreamFreshness::Recovering);
+        }
+        pair.engines[1].answer(ask, &mut pair.streams[1][1], now);
+        let status = pair.fleets[1].router.streams()[1];
+        let lives = status.lives.unwrap();
+        assert_eq!((lives.same_life, lives.new_life), (0, 1), "{published}");
+        agrees(&pair.fleets[1].router, &pair.engines[1]);
+    }
+}
+
+#[test]
+fn a_restored_rank_whose_engine_never_answers_is_forgotten() {
+    let mut pair = Pair::new();
+    let sequence = pair.engines[1].say(&[store(0, 0, 4)]);
+    pair.deliver(0, 1, sequence);
+    let mut bytes = Vec::new();
+    pair.fleets[0].router.snapshot(&mut bytes).unwrap();
+    pair.fleets[1].router.restore(&mut &bytes[..]).unwrap();
+    let stream = &mut pair.streams[1][1];
+    let _ = stream.connected(pair.fleets[1].now()).unwrap().ask.unwrap();
+    pair.fleets[1].clock.advance(Duration::from_secs(3));
+    assert!(stream.next_deadline().unwrap() <= pair.fleets[1].now());
+    let report = stream.tick(pair.fleets[1].now()).unwrap();
+    assert_eq!(report.batch.forgot, Some(ForgetReason::NewIncarnation));
+    assert_eq!(blocks(&pair.fleets[1].router, 0, rank(1)), 0);
 }
 
 #[test]
@@ -489,12 +586,13 @@ fn a_snapshot_is_of_one_moment_while_events_come() {
         let other = Fleet::new(4);
         let mut stream = other.router.engine_stream(relayed(3)).unwrap();
         let restored = other.router.restore(&mut &bytes[..]).unwrap();
-        let ask = stream.catch_up(other.now()).unwrap().ask.unwrap();
-        assert_eq!((restored.ranks, restored.fed_otherwise), (usize::from(ask.from > 0), 3));
+        let ask = stream.connected(other.now()).unwrap().ask.unwrap();
+        assert_eq!(restored.fed_otherwise, 3);
         // A router that heard just as much.
         let same = Fleet::new(4);
         let mut heard = same.router.engine_stream(relayed(3)).unwrap();
-        (0..ask.from).for_each(|sequence| engine.deliver(sequence, &mut heard, same.now()));
+        let last = ask.from + restored.ranks as u64; // the first one asked for is the last of the snapshot
+        (0..last).for_each(|sequence| engine.deliver(sequence, &mut heard, same.now()));
         assert_eq!(other.router.stats().index.names, same.router.stats().index.names);
         for number in 0..6 {
             assert_eq!(blocks(&other.router, number, rank(3)), blocks(&same.router, number, rank(3)));
@@ -528,7 +626,10 @@ fn salted_chains_go_on_from_a_snapshot() {
     let mut bytes = Vec::new();
     fleets[0].router.snapshot(&mut bytes).unwrap();
     fleets[1].router.restore(&mut &bytes[..]).unwrap();
-    let _ = streams[1].frame(EngineFrame::new(1, &payload(2, 4)), fleets[1].now()).unwrap();
+    let report = streams[1].frame(EngineFrame::new(1, &payload(2, 4)), fleets[1].now()).unwrap();
+    let ask = report.ask.expect("proof");
+    let _ = streams[1].replayed(ask.id, EngineFrame::new(0, &payload(0, 2)), fleets[1].now()).unwrap();
+    let _ = streams[1].replay_ended(ask.id, fleets[1].now()).unwrap();
     let context = kv_router::HashContext::NONE.with_salt("tenant").unwrap();
     let prompt = kv_router::Prompt::new(&tokens).in_context(context);
     let found = fleets[1].router.overlaps(&RouteRequest::from_prompt(prompt)).unwrap();

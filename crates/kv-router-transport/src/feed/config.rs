@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use kv_router_transport::ReplayWaits;
-
-use crate::{Backoff, ReplayPolicy};
+use crate::{Backoff, ReplayWaits};
 
 /// What one [`RankFeed`](super::RankFeed) may rely on, and how it recovers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedConfig {
-    /// Whether the publisher answers replay requests, and the longest waits for it. Default: `None`. Take it from
-    /// [`FeedConfig::with_replay`], so that the subscriber's own tries fit in.
+    /// Whether the publisher answers replay requests, and the longest waits for it. Default: `None`. Whoever asks may
+    /// try more than once: allow for all tries.
     pub replay: Option<ReplayWaits>,
     /// The number of the first batch of a life. Default: 0; Mooncake starts at 1.
     pub first_sequence: u64,
-    /// How far a batch may be behind the newest one of its connection without meaning that the engine started
-    /// again. Default: 64. Only a proxy brings two lives over one connection.
+    /// How far a batch may be behind the newest one without meaning that the engine started again. Default: 64. Over
+    /// one connection to one publisher nothing comes out of order; over a relay it may.
     pub late_window: u64,
     /// Most live batches held while something is found out: by the sequence machine, and by the feed itself.
     /// Default: 1,024. Memory is bounded by twice this times the largest batch.
@@ -36,15 +34,5 @@ impl Default for FeedConfig {
             heal: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) },
             seed: 0,
         }
-    }
-}
-
-impl FeedConfig {
-    /// For a publisher with a replay endpoint, to which a subscriber with this policy talks.
-    ///
-    /// The sequence machine waits a little longer than the subscriber does, which knows more about the reasons.
-    pub fn with_replay(self, policy: &ReplayPolicy) -> Self {
-        let wait = policy.total + Duration::from_secs(1);
-        Self { replay: Some(ReplayWaits { idle: wait, total: wait }), ..self }
     }
 }

@@ -14,7 +14,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// The wait before try `attempt`, counted from 0.
-    pub(crate) fn wait(self, attempt: u32, jitter: &mut Jitter) -> Duration {
+    pub fn wait(self, attempt: u32, jitter: &mut Jitter) -> Duration {
         let doubled = self.first.saturating_mul(1_u32.checked_shl(attempt).unwrap_or(u32::MAX));
         let wait = doubled.min(self.longest);
         wait - wait.mul_f64(jitter.fraction() / 2.0)
@@ -23,10 +23,11 @@ impl Backoff {
 
 /// Seeded chance, so that a run can be repeated. SplitMix64: small, and nothing depends on its quality.
 #[derive(Clone, Debug)]
-pub(crate) struct Jitter(u64);
+pub struct Jitter(u64);
 
 impl Jitter {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// Chance that is the same for the same seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 

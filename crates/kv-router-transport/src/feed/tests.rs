@@ -7,9 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::frames::ReplayMessage;
-use crate::reactor::answer::{Answer, Verdict};
-use crate::{Backoff, PublisherId, ReplayPolicy, Topic};
+use crate::{Backoff, Incarnation, ReplayWaits};
 
 /// An engine, the wire, and a rank that listens, under one clock.
 struct World {
@@ -17,16 +15,21 @@ struct World {
     life: u8,
     /// What the present life published.
     batches: Vec<Vec<u8>>,
-    connection: u64,
     connected: bool,
     /// Live messages on their way.
-    wire: VecDeque<(u64, u64, Vec<u8>)>,
-    feed: RankFeed<Vec<u8>>,
-    actions: Vec<FeedAction<Vec<u8>>>,
-    asked: Option<Answer>,
+    wire: VecDeque<(u64, Vec<u8>)>,
+    late_window: u64,
+    feed: RankFeed<Batch>,
+    actions: Vec<Action<Batch>>,
+    asked: Option<ReplayRequest>,
     mood: Mood,
-    applied: Vec<(u64, Vec<u8>)>,
+    applied: Vec<Batch>,
+    /// A snapshot of the rank, with its watermark.
+    saved: Option<(Watermark, Vec<Batch>)>,
 }
+
+/// A number and a payload.
+type Batch = (u64, Vec<u8>);
 
 /// How the engine answers replay requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,37 +60,36 @@ enum Step {
     /// The request gets lost before it is sent.
     LoseRequest,
     Wait(u64),
+    Save,
+    /// The router starts again, from the snapshot if there is one.
+    StartAgain,
 }
 
-const POLICY: ReplayPolicy = ReplayPolicy {
-    idle: Duration::from_millis(100),
-    total: Duration::from_millis(400),
-    tries: 2,
-    backoff: Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(50) },
-    at_once: 8,
-};
+const WAITS: ReplayWaits =
+    ReplayWaits { idle: Duration::from_millis(100), total: Duration::from_millis(400) };
+
+fn feed(late_window: u64) -> RankFeed<Batch> {
+    let heal = Backoff { first: Duration::from_millis(100), longest: Duration::from_millis(400) };
+    RankFeed::new(FeedConfig { replay: Some(WAITS), late_window, held: 8, heal, ..FeedConfig::default() })
+        .unwrap()
+}
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "an origin for a clock that is moved by hand")]
     fn new(late_window: u64) -> Self {
-        let config = FeedConfig {
-            late_window,
-            held: 8,
-            heal: Backoff { first: Duration::from_millis(100), longest: Duration::from_millis(400) },
-            ..FeedConfig::default()
-        };
         Self {
             now: Instant::now(),
             life: 0,
             batches: Vec::new(),
-            connection: 0,
             connected: false,
             wire: VecDeque::new(),
-            feed: RankFeed::new(config.with_replay(&POLICY)).unwrap(),
+            late_window,
+            feed: feed(late_window),
             actions: Vec::new(),
             asked: None,
             mood: Mood::Well,
             applied: Vec::new(),
+            saved: None,
         }
     }
 
@@ -107,8 +109,7 @@ impl World {
             }
             Step::Swap => {
                 let length = self.wire.len();
-                // Over one connection only.
-                if length >= 2 && self.wire[length - 1].0 == self.wire[length - 2].0 {
+                if length >= 2 {
                     self.wire.swap(length - 1, length - 2);
                 }
             }
@@ -117,10 +118,10 @@ impl World {
             Step::Disconnect => self.connected = false,
             Step::Connect if !self.connected => {
                 self.connected = true;
-                self.connection += 1;
                 // What was on its way over the connection before is lost with it, or came before.
                 self.wire.clear();
-                self.happens(Incoming::Connected { publisher: ID, connection: Connection(self.connection) });
+                self.feed.connected(self.now, &mut self.actions);
+                self.act();
             }
             Step::Connect => {}
             Step::Restart => {
@@ -134,103 +135,88 @@ impl World {
                 self.now += Duration::from_millis(milliseconds);
                 self.feed.tick(self.now, &mut self.actions);
                 self.act();
-                if self.asked.as_ref().is_some_and(|asked| asked.overdue(self.now)) {
-                    self.fail(ReplayFailure::Silent);
+            }
+            Step::Save => {
+                if let Some(mark) = self.feed.watermark() {
+                    assert_eq!(self.applied.last().map(|&(sequence, _)| sequence), Some(mark.sequence));
+                    self.saved = Some((mark, self.applied.clone()));
+                }
+            }
+            Step::StartAgain => {
+                self.feed = feed(self.late_window);
+                self.applied.clear();
+                self.asked = None;
+                self.connected = false;
+                self.wire.clear();
+                if let Some((mark, applied)) = self.saved.clone() {
+                    self.applied = applied;
+                    self.feed.restored(self.now, mark.sequence, mark.frame.unwrap(), &mut self.actions);
+                    assert_eq!(self.feed.standing(), Standing::Recovering, "nothing is proven yet");
+                    self.act();
                 }
             }
         }
     }
 
     fn send(&mut self, sequence: u64) {
-        let payload = self.batches[sequence as usize].clone();
-        self.wire.push_back((self.connection, sequence, payload));
+        self.wire.push_back((sequence, self.batches[sequence as usize].clone()));
     }
 
     fn deliver(&mut self, count: usize) {
         for _ in 0..count {
-            let Some((connection, sequence, payload)) = self.wire.pop_front() else { return };
-            self.happens(Incoming::Live {
-                publisher: ID,
-                connection: Connection(connection),
-                topic: Topic::new(b""),
-                sequence,
-                payload: payload.into(),
-            });
+            let Some((sequence, payload)) = self.wire.pop_front() else { return };
+            let (batch, frame) = numbered(sequence, payload);
+            self.feed.live(self.now, batch, frame, &mut self.actions);
+            self.act();
         }
     }
 
     /// The engine that there is now answers what is asked, whomever it was asked of.
     fn answer(&mut self) {
-        let Some(mut answer) = self.asked.take() else { return };
-        let id = answer.ask().id;
-        let start = answer.start(self.now);
-        let length = self.batches.len() as u64;
+        let Some(ask) = self.asked.take() else { return };
+        let (start, length) = (ask.from, self.batches.len() as u64);
         let range = match self.mood {
-            Mood::Silent => return self.asked = Some(answer),
+            Mood::Silent => return self.asked = Some(ask),
             Mood::Well => start..length,
             Mood::Empty => 0..0,
             Mood::Late => start.max(length / 2)..length,
             Mood::Stops => start..length / 2,
         };
         let batches: Vec<_> = range.map(|at| (at, self.batches[at as usize].clone())).collect();
-        let mut over = false;
         for (sequence, payload) in batches {
-            let message = ReplayMessage::Batch { sequence, payload: payload.into() };
-            match answer.message(self.now, message) {
-                Verdict::Deliver { sequence, payload } => {
-                    self.happens(Incoming::Replayed { publisher: ID, replay: id, sequence, payload });
-                }
-                Verdict::DeliverLast { sequence, payload } => {
-                    self.happens(Incoming::Replayed { publisher: ID, replay: id, sequence, payload });
-                    self.happens(Incoming::ReplayEnded { publisher: ID, replay: id });
-                    over = true;
-                }
-                Verdict::Failed(reason) => {
-                    self.happens(Incoming::ReplayFailed { publisher: ID, replay: id, reason });
-                    over = true;
-                }
-                Verdict::Ignore => {}
-                Verdict::Ended | Verdict::TryAgain => unreachable!("an answer in order has no holes"),
+            let (batch, frame) = numbered(sequence, payload);
+            self.feed.replayed(self.now, ask.id, batch, frame, &mut self.actions);
+            self.act();
+            if self.asked.is_some() {
+                return; // replaced by a newer request
             }
-            if over || self.asked.is_some() {
-                return; // over, or replaced by a newer request
+            if ask.to.is_some_and(|to| sequence >= to) {
+                self.feed.replay_ended(self.now, ask.id, &mut self.actions);
+                return self.act();
             }
         }
         if self.mood == Mood::Stops {
-            self.asked = Some(answer);
-            return self.fail(ReplayFailure::Stalled);
+            let fault = ReplayFault::Unanswered;
+            self.feed.replay_failed(self.now, ask.id, fault, &mut self.actions);
+        } else {
+            self.feed.replay_ended(self.now, ask.id, &mut self.actions);
         }
-        let incoming = match answer.message(self.now, ReplayMessage::End) {
-            Verdict::Ended => Incoming::ReplayEnded { publisher: ID, replay: id },
-            Verdict::Failed(reason) => Incoming::ReplayFailed { publisher: ID, replay: id, reason },
-            _ => unreachable!("an end ends"),
-        };
-        self.happens(incoming);
-    }
-
-    fn fail(&mut self, reason: ReplayFailure) {
-        if let Some(asked) = self.asked.take() {
-            self.happens(Incoming::ReplayFailed { publisher: ID, replay: asked.ask().id, reason });
-        }
-    }
-
-    fn happens(&mut self, incoming: Incoming) {
-        let decode = |payload: Payload| Decoded { clears: false, lossy: false, payload: payload.to_vec() };
-        self.feed.handle(self.now, incoming, decode, &mut self.actions);
         self.act();
     }
 
     fn act(&mut self) {
         for action in std::mem::take(&mut self.actions) {
             match action {
-                FeedAction::Apply { sequence, payload } => {
+                Action::Apply((sequence, payload)) => {
                     if let Some(&(before, _)) = self.applied.last() {
                         assert_eq!(sequence, before + 1, "a run has no holes and no repeats");
                     }
                     self.applied.push((sequence, payload));
                 }
-                FeedAction::Forget(_) => self.applied.clear(),
-                FeedAction::Ask(ask) => self.asked = Some(Answer::new(ask, POLICY, self.now)),
+                Action::Forget(_) => self.applied.clear(),
+                Action::RequestReplay(ask) => self.asked = Some(ask),
+                Action::RequestSnapshot(_) => unreachable!("no peer is configured"),
+                Action::Skip { .. } => {}
             }
         }
     }
@@ -260,7 +246,11 @@ impl World {
     }
 }
 
-const ID: PublisherId = PublisherId(1);
+fn numbered(sequence: u64, payload: Vec<u8>) -> (Numbered<Batch>, FrameHash) {
+    let frame = FrameHash::of(&payload);
+    let incarnation = Incarnation::default();
+    (Numbered { incarnation, sequence, clears: false, lossy: false, payload: (sequence, payload) }, frame)
+}
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
@@ -278,6 +268,8 @@ fn step() -> impl Strategy<Value = Step> {
         ].prop_map(Step::Mood),
         1 => Just(Step::LoseRequest),
         2 => (1..200_u64).prop_map(Step::Wait),
+        2 => Just(Step::Save),
+        1 => Just(Step::StartAgain),
     ]
 }
 
@@ -311,7 +303,7 @@ fn without_a_source_a_step_back_is_a_new_life_and_a_hole_makes_cold() {
     // Batch 0 of the new life was never seen, and 1 is the number that was last seen of the old one.
     assert_eq!(world.applied, [(1, vec![1, 1])]);
     assert_eq!(world.feed.health().standing, Standing::Cold);
-    assert_eq!((world.feed.health().new_life, world.feed.next_deadline()), (1, None));
+    assert_eq!((world.feed.health().feed.new_life, world.feed.next_deadline()), (1, None));
 }
 
 #[test]
@@ -327,7 +319,7 @@ fn batches_of_an_unproven_connection_are_bounded() {
         world.take(Step::Deliver(1));
         assert!(world.feed.health().held <= 2 * 8 + 1);
     }
-    assert!(world.feed.health().new_life >= 1);
+    assert!(world.feed.health().feed.new_life >= 1);
     world.calm_down();
     assert!(world.is_exact());
 }
