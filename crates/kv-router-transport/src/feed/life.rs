@@ -33,12 +33,13 @@ impl<P> RankFeed<P> {
         if self.config.replay.is_none() {
             self.first_of_connection = true;
         } else if self.last.is_some() {
-            self.prove(now, out);
+            self.unproven = Some(VecDeque::new());
+            self.prove_at = Some(now + self.config.heal.first);
         }
     }
 
     /// Asks for the last batch that was applied. What comes live waits until it is there.
-    fn prove(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
+    pub(super) fn prove(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
         if self.last.is_none() {
             return self.begin_life(now, out); // nothing to compare, and nothing to lose
         }
@@ -131,6 +132,7 @@ impl<P> RankFeed<P> {
         self.life += 1;
         self.newest = None;
         self.asked = None;
+        self.prove_at = None;
         self.seen.clear();
     }
 

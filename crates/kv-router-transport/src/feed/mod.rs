@@ -65,6 +65,8 @@ pub struct RankFeed<P> {
     /// places.
     seen: BTreeMap<u64, FrameHash>,
     asked: Option<Asked>,
+    /// When to ask for the last batch of a state that was restored, should no connection be made until then.
+    prove_at: Option<Instant>,
     requests: u64,
     heal_at: Option<Instant>,
     heal_attempt: u32,
@@ -151,6 +153,7 @@ impl<P> RankFeed<P> {
             unproven: None,
             seen: BTreeMap::new(),
             asked: None,
+            prove_at: None,
             requests: 0,
             heal_at: None,
             heal_attempt: 0,
@@ -171,6 +174,9 @@ impl<P> RankFeed<P> {
     pub fn live(&mut self, now: Instant, batch: Numbered<P>, frame: FrameHash, out: &mut Vec<Action<P>>) {
         self.expire(now, out);
         self.is_met = true;
+        if self.prove_at.is_some() {
+            self.prove(now, out);
+        }
         let at = Anchor { sequence: batch.sequence, frame };
         self.on_live(now, Live { at, batch }, out);
         self.settle(now);
@@ -211,7 +217,8 @@ impl<P> RankFeed<P> {
 
     /// What the rank holds was just replaced by a state that has all batches up to this one, which is a
     /// [watermark](Self::watermark) of another feed of the same engine. Whether the engine is still in the life that
-    /// the state is of is asked at once: the source has to show that very batch. It is forgotten otherwise.
+    /// the state is of is asked once it is [connected](Self::connected) or heard of, or else after the first wait of
+    /// [`FeedConfig::heal`]: the source has to show that very batch. The state is forgotten otherwise.
     pub fn restored(&mut self, now: Instant, sequence: u64, frame: FrameHash, out: &mut Vec<Action<P>>) {
         self.on_restored(now, Anchor { sequence, frame }, out);
         self.settle(now);
@@ -221,6 +228,9 @@ impl<P> RankFeed<P> {
     /// [`next_deadline`](Self::next_deadline) at the latest.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
         self.expire(now, out);
+        if self.prove_at.is_some_and(|at| now >= at) {
+            self.prove(now, out);
+        }
         if self.may_heal() && self.heal_at.take_if(|at| now >= *at).is_some() {
             self.heal(now, out);
         }
@@ -230,7 +240,8 @@ impl<P> RankFeed<P> {
     /// What the rank holds was found to be wrong in part: forgets it and rebuilds it from the first batch, if the
     /// source can. Says whether it does.
     pub fn resync(&mut self, now: Instant, out: &mut Vec<Action<P>>) -> bool {
-        let begun = self.sequencer.resync(now, &mut self.actions);
+        // What is not proven yet is either proven or forgotten soon.
+        let begun = self.unproven.is_none() && self.sequencer.resync(now, &mut self.actions);
         self.drain(now, out);
         self.settle(now);
         begun
@@ -281,7 +292,7 @@ impl<P> RankFeed<P> {
     pub fn next_deadline(&self) -> Option<Instant> {
         let asked_until = self.asked.map(|asked| asked.idle_until.min(asked.until));
         let heal_at = self.heal_at.filter(|_| self.may_heal());
-        [self.sequencer.next_deadline(), heal_at, asked_until].into_iter().flatten().min()
+        [self.sequencer.next_deadline(), heal_at, asked_until, self.prove_at].into_iter().flatten().min()
     }
 
     /// Whether request `id` is still open. A source may stop sending once it is not.

@@ -178,6 +178,7 @@ impl<P> RankFeed<P> {
     fn ask(&mut self, now: Instant, from: u64, to: Option<u64>, what: Purpose) -> Action<P> {
         let waits = self.config.replay.unwrap_or_default();
         self.requests += 1;
+        self.prove_at = None;
         let id = RecoveryId::new(self.requests);
         self.asked = Some(Asked { id, idle_until: now + waits.idle, until: now + waits.total, what });
         Action::RequestReplay(ReplayRequest { id, incarnation: None, from, to })

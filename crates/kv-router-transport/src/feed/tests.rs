@@ -152,6 +152,7 @@ impl World {
                     self.applied = applied;
                     self.feed.restored(self.now, mark.sequence, mark.frame.unwrap(), &mut self.actions);
                     assert_eq!(self.feed.standing(), Standing::Recovering, "nothing is proven yet");
+                    assert!(self.feed.next_deadline().is_some(), "nor will it wait for ever");
                     self.act();
                 }
             }
@@ -286,6 +287,28 @@ proptest! {
         world.calm_down();
         prop_assert!(world.is_exact(), "{:?} of {:?}, {:?}", world.applied, world.batches, world.feed);
     }
+}
+
+/// The other bank of a hole is proof that what filled it is of the same life. Until it is shown, no snapshot may say
+/// that all of it is.
+#[test]
+fn there_is_no_watermark_while_proof_is_owed() {
+    let mut world = World::new(0);
+    for step in [Step::Publish, Step::Connect, Step::Answer, Step::Lose, Step::Publish, Step::Publish] {
+        world.take(step);
+    }
+    assert_eq!(world.feed.watermark().unwrap().sequence, 0);
+    world.take(Step::Deliver(1));
+    let ask = world.asked.take().unwrap();
+    assert_eq!((ask.from, ask.to), (0, Some(2)));
+    for sequence in 0..3 {
+        let owes = sequence < 2;
+        let (batch, frame) = numbered(sequence, world.batches[sequence as usize].clone());
+        world.feed.replayed(world.now, ask.id, batch, frame, &mut world.actions);
+        world.act();
+        assert_eq!(world.feed.watermark().is_none(), owes, "{sequence}");
+    }
+    assert_eq!(world.feed.watermark().unwrap().sequence, 2);
 }
 
 /// Without a replay source numbers are all there is.

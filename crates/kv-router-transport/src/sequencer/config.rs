@@ -36,8 +36,8 @@ pub enum Lives {
     /// What numbers alone cannot tell: a new life whose first batch seen is already ahead of `newest`, or inside
     /// the window. Whoever learns of a restart in another way (discovery, a changed process id, a dropped
     /// connection) says so with [`retire`](crate::StreamSequencer::retire) and
-    /// [`revive`](crate::StreamSequencer::revive), or better numbers the lives itself and uses
-    /// [`Lives::Explicit`].
+    /// [`revive`](crate::StreamSequencer::revive). For engines' own streams there is [`RankFeed`](crate::RankFeed),
+    /// which has the engine prove its life.
     Implicit {
         /// How many batches late a live batch may come, in batches. 0 for one connection to one publisher, where
         /// order is kept; not above what is needed, because a restart inside the window goes unseen.
