@@ -20,8 +20,10 @@ The project's own commands: cargo xtask <command>
                      the benchmarks; ARGS go to them, `bench --help` lists them; --peers: our indexes beside the
                      published ones instead, `bench --peers --help` lists its flags
   soak [ARGS...]     long runs of every index against the oracle, and its memory; `soak --help` lists the flags
-  chaos [ARGS...]    mock engines that fail on real sockets, and routers that must come out right;
-                     `chaos --help` lists the flags
+  chaos [--nats] [ARGS...]
+                     mock engines that fail on real sockets, and routers that must come out right; `chaos --help`
+                     lists the flags; --nats: whole routers over a NATS server instead, each fault by itself with the
+                     time to exact, then all at random; `chaos --nats --help` lists its flags
   loom [--mutate] [MODEL]
                      every interleaving of a few operations on the concurrent types; MODEL: part of a name;
                      --mutate plants known bugs into a copy instead: each must make its model fail
@@ -80,11 +82,22 @@ pub(crate) struct Soak {
     pub(crate) args: Vec<OsString>,
 }
 
-/// `chaos [ARGS...]`
+/// `chaos [--nats] [ARGS...]`
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Chaos {
+    /// What is between engines and routers.
+    pub(crate) over: Over,
     /// Passed to the run.
     pub(crate) args: Vec<OsString>,
+}
+
+/// What is between the engines and the routers of `chaos`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// ZeroMQ, from each engine to each router.
+    Sockets,
+    /// A NATS server.
+    Nats,
 }
 
 /// What `bench` puts beside each other.
@@ -178,7 +191,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Some("demo") => Ok(Command::Demo(Demo { args: rest(parser)? })),
         Some("bench") => bench(parser),
         Some("soak") => Ok(Command::Soak(Soak { args: rest(parser)? })),
-        Some("chaos") => Ok(Command::Chaos(Chaos { args: rest(parser)? })),
+        Some("chaos") => chaos(parser),
         Some("loom") => loom(parser),
         Some("layers") => without_flags(parser, Command::Layers(Layers)),
         Some("tidy") => tidy(parser),
@@ -207,13 +220,24 @@ fn tidy(mut parser: Parser) -> Result<Command, UsageError> {
     Ok(Command::Tidy(flags))
 }
 
-/// `--peers` is ours, wherever it stands; everything else belongs to the program.
 fn bench(parser: Parser) -> Result<Command, UsageError> {
+    let (given, args) = flag_and_rest(parser, "--peers")?;
+    let against = if given { Against::Peers } else { Against::Family };
+    Ok(Command::Bench(Bench { against, args }))
+}
+
+fn chaos(parser: Parser) -> Result<Command, UsageError> {
+    let (given, args) = flag_and_rest(parser, "--nats")?;
+    let over = if given { Over::Nats } else { Over::Sockets };
+    Ok(Command::Chaos(Chaos { over, args }))
+}
+
+/// One flag is ours, wherever it stands; everything else belongs to the program.
+fn flag_and_rest(parser: Parser, flag: &str) -> Result<(bool, Vec<OsString>), UsageError> {
     let mut args = rest(parser)?;
     let given = args.len();
-    args.retain(|arg| arg != "--peers");
-    let against = if args.len() < given { Against::Peers } else { Against::Family };
-    Ok(Command::Bench(Bench { against, args }))
+    args.retain(|arg| arg != flag);
+    Ok((args.len() < given, args))
 }
 
 fn loom(mut parser: Parser) -> Result<Command, UsageError> {
@@ -299,7 +323,10 @@ mod tests {
         check("demo -- --json", &Command::Demo(Demo { args: args(&["--json"]) }));
         let against = Against::Family;
         check("bench --quick -- x", &Command::Bench(Bench { against, args: args(&["--quick", "--", "x"]) }));
-        check("chaos --seconds 5", &Command::Chaos(Chaos { args: args(&["--seconds", "5"]) }));
+        let over = Over::Sockets;
+        check("chaos --seconds 5", &Command::Chaos(Chaos { over, args: args(&["--seconds", "5"]) }));
+        let over = Over::Nats;
+        check("chaos --seconds 5 --nats", &Command::Chaos(Chaos { over, args: args(&["--seconds", "5"]) }));
         check("soak --seconds 5", &Command::Soak(Soak { args: args(&["--seconds", "5"]) }));
     }
 

@@ -42,8 +42,8 @@ pub(crate) fn compiler(shell: &Shell) -> Result<(), Error> {
     }
 }
 
-/// The broker that the tests of kv-router-nats start for themselves.
-fn nats_server(shell: &Shell) -> Result<(), Error> {
+/// The broker that tests and `chaos --nats` start for themselves.
+pub(crate) fn nats_server(shell: &Shell) -> Result<(), Error> {
     if NATS_SERVER.iter().any(|name| shell.program(name).args(["--version"]).read().is_ok()) {
         return Ok(());
     }

@@ -8,10 +8,9 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use kv_router_nats::{
-    FollowSink, Follower, FollowerConfig, Link, LinkConfig, RankPublisher, RelayConfig, SnapshotConfig,
-    SnapshotStore,
+    Follower, FollowerConfig, Link, LinkConfig, RankPublisher, RelayConfig, SnapshotConfig, SnapshotStore,
 };
-use kv_router_transport::{EventBatch, ForgetReason, Incarnation, Watermark};
+use kv_router_transport::{EventBatch, FollowSink, ForgetReason, Incarnation, Standing, Watermark};
 use kv_router_types::{
     ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank,
 };
@@ -37,6 +36,10 @@ impl FollowSink for Blocks {
     }
 
     fn restore(&mut self, _rank: WorkerRank, _watermark: Watermark, _events: &[KvEvent]) {}
+
+    fn standing(&mut self, rank: WorkerRank, standing: Standing) {
+        println!("{rank:?} is {standing:?}");
+    }
 }
 
 fn removes(blocks: &[ExternalSequenceHash], name: u64) -> bool {

@@ -1,6 +1,7 @@
 //! How to reach the broker, and what may be spent on it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{ConfigError, SubjectPrefix};
@@ -19,6 +20,8 @@ pub struct LinkConfig {
     pub prefix: SubjectPrefix,
     /// Who we are. Default: nobody.
     pub credentials: Credentials,
+    /// How the connection is encrypted. Default `None`: as the server says, by the authorities that the system trusts.
+    pub tls: Option<TlsConfig>,
     /// What a broker that is not there at start means. Default: [`FirstConnect::Required`].
     pub first_connect: FirstConnect,
     /// Longest wait for one attempt to connect. Default: 5 s.
@@ -44,6 +47,7 @@ impl Default for LinkConfig {
             servers: String::from("nats://127.0.0.1:4222"),
             prefix: SubjectPrefix::default(),
             credentials: Credentials::None,
+            tls: None,
             first_connect: FirstConnect::Required,
             connect_wait: Duration::from_secs(5),
             request_wait: Duration::from_secs(5),
@@ -130,6 +134,26 @@ impl fmt::Debug for Credentials {
             Self::UserPassword { user, .. } => write!(f, "UserPassword({user:?}, ..)"),
         }
     }
+}
+
+/// An encrypted connection: one that is not is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsConfig {
+    /// A file of certificates (PEM) of authorities that are trusted, beside those that the system trusts. It is read
+    /// whenever a connection is made.
+    pub authorities: Option<PathBuf>,
+    /// Who we are, for a server that asks.
+    pub client: Option<ClientCertificate>,
+}
+
+/// A certificate by which the server knows us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The file of the certificate and those that lead to its authority (PEM).
+    pub certificate: PathBuf,
+    /// The file of its private key (PEM).
+    pub key: PathBuf,
 }
 
 /// Waits between attempts to reconnect: each twice the one before, up to `most`, cut by up to half.

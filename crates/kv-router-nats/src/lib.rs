@@ -3,9 +3,9 @@
 //! ```no_run
 //! use std::time::{Duration, Instant};
 //!
-//! use kv_router_nats::{FollowSink, Follower, FollowerConfig, Link, LinkConfig, RankPublisher, RelayConfig};
+//! use kv_router_nats::{Follower, FollowerConfig, Link, LinkConfig, RankPublisher, RelayConfig};
 //! use kv_router_nats::{SnapshotConfig, SnapshotStore};
-//! use kv_router_transport::{EventBatch, ForgetReason, Incarnation, Watermark};
+//! use kv_router_transport::{EventBatch, FollowSink, ForgetReason, Incarnation, Standing, Watermark};
 //! use kv_router_types::{KvEvent, WorkerId, WorkerRank};
 //!
 //! // Beside the engine:
@@ -22,6 +22,7 @@
 //!     }
 //!     fn forget(&mut self, _: WorkerRank, _: ForgetReason) {}
 //!     fn restore(&mut self, _: WorkerRank, _: Watermark, _: &[KvEvent]) {}
+//!     fn standing(&mut self, _: WorkerRank, _: Standing) {}
 //! }
 //! let link = Link::connect(LinkConfig::default())?;
 //! let store = SnapshotStore::new(&link, SnapshotConfig::default())?;
@@ -38,8 +39,9 @@
 //! | I want to | type |
 //! |---|---|
 //! | connect to the broker | [`Link`], [`LinkConfig`] |
+//! | feed a whole router: workers, events, other routers, snapshots | [`Replica`], into a [`ReplicaSink`](kv_router_transport::ReplicaSink) |
 //! | publish what happens in an engine's caches | [`RankPublisher`], one a rank and life |
-//! | keep an index equal to the caches of the fleet | [`Follower`], into a [`FollowSink`] |
+//! | keep an index equal to the caches of the fleet | [`Follower`], into a [`FollowSink`](kv_router_transport::FollowSink) |
 //! | keep a state for replicas to come, and start from one | [`SnapshotStore`], [`Follower::warm`] |
 //! | say that a worker is there, and learn who is | [`Registry`], [`WorkerWatch`] |
 //! | carry load deltas, session gossip, summaries of groups | [`GossipSender`], [`GossipReceiver`] |
@@ -66,8 +68,7 @@
 //! * A closed link ends its thread and all that was made from it: calls say
 //!   [`Closed`](RequestError::Closed) and do not hang.
 //!
-//! What this crate does not do: write snapshots by itself, decide who writes them, look into gossip, run more than
-//! one server's worth of authorisation (no nkeys), or split a gossip message above the server's limit. One relay
+//! What this crate does not do: look into gossip, or split a gossip message above the server's limit. One relay
 //! publishes a rank at a time; that two do not is up to whoever starts them.
 //!
 //! # Cost
@@ -77,7 +78,9 @@
 
 #![forbid(unsafe_code)]
 
+mod buckets;
 mod config;
+mod duty;
 mod error;
 mod follower;
 mod gossip;
@@ -86,15 +89,18 @@ mod link;
 mod registry;
 mod relay;
 mod replay;
+mod replica;
 mod snapshots;
 mod subject;
 
-pub use config::{Backoff, Credentials, FirstConnect, LinkConfig};
+pub use config::{Backoff, ClientCertificate, Credentials, FirstConnect, LinkConfig, TlsConfig};
+pub use duty::{DutyCounters, SnapshotSchedule};
 pub use error::{Cause, ConfigError, ConnectError, RequestError};
-pub use follower::{FollowSink, Follower, FollowerConfig, FollowerCounters};
+pub use follower::{Followed, Follower, FollowerConfig, FollowerCounters};
 pub use gossip::{GossipConfig, GossipReceiver, GossipSender, GroupName, Heard, Topic};
 pub use link::{Link, LinkCounters};
 pub use registry::{Announcement, Registry, RegistryConfig, WorkerEvent, WorkerWatch};
 pub use relay::{RankPublisher, RelayConfig, RelayCounters};
+pub use replica::{Replica, ReplicaConfig, ReplicaLinkCounters};
 pub use snapshots::{SnapshotConfig, SnapshotName, SnapshotStore};
 pub use subject::SubjectPrefix;

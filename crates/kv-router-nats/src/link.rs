@@ -263,6 +263,15 @@ fn options(config: &LinkConfig, events: &Arc<Events>) -> async_nats::ConnectOpti
     if config.first_connect == FirstConnect::Background {
         options = options.retry_on_initial_connect();
     }
+    if let Some(tls) = &config.tls {
+        options = options.require_tls(true);
+        if let Some(file) = &tls.authorities {
+            options = options.add_root_certificates(file.clone());
+        }
+        if let Some(client) = &tls.client {
+            options = options.add_client_certificate(client.certificate.clone(), client.key.clone());
+        }
+    }
     match &config.credentials {
         Credentials::None => options,
         Credentials::Token(token) => options.token(token.clone()),

@@ -1,5 +1,6 @@
 //! Whole states in JetStream's object store, so that a fresh replica starts warm.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,11 @@ use std::time::Duration;
 use async_nats::jetstream;
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::object_store::{GetErrorKind, ObjectMetadata, ObjectStore};
+use futures_util::StreamExt;
 use tokio::io::AsyncReadExt;
 
 use crate::config::{check_count, check_wait};
+use crate::duty::{LOOK, broker};
 use crate::error::{Cause, ConfigError, RequestError};
 use crate::link::{Link, Shared};
 
@@ -66,6 +69,11 @@ impl SnapshotName {
         check_name(name).map(|()| Self(name.to_owned()))
     }
 
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Where all replicas of one fleet find the state of its indexes.
     pub fn fleet() -> Self {
         Self(String::from("fleet"))
@@ -108,18 +116,69 @@ impl SnapshotStore {
     ///
     /// [`RequestError`]; the snapshot before it is then still there, or, after a timeout, may be.
     pub fn put(&self, name: &SnapshotName, bytes: Vec<u8>) -> Result<(), RequestError> {
+        self.check(&bytes)?;
+        let (store, name) = (self.clone(), name.clone());
+        self.shared.call(self.config.wait, async move { store.store(&name, &bytes).await })
+    }
+
+    /// The same on the link's thread, for as long as [`longest_write`](Self::longest_write).
+    pub(crate) async fn write(&self, name: &SnapshotName, bytes: &[u8]) -> Result<(), RequestError> {
+        self.check(bytes)?;
+        let wait = self.config.wait;
+        let timeout = tokio::time::timeout(wait, self.store(name, bytes)).await;
+        timeout.unwrap_or(Err(RequestError::Timeout { wait }))
+    }
+
+    /// No write takes longer, by whichever replica with the same configuration.
+    pub(crate) fn longest_write(&self) -> Duration {
+        self.config.wait * 2
+    }
+
+    fn check(&self, bytes: &[u8]) -> Result<(), RequestError> {
         let (found, limit) = (bytes.len() as u64, self.config.most_bytes as u64);
-        if found > limit {
-            return Err(RequestError::TooLarge { found, limit });
-        }
-        let (store, name) = (self.clone(), name.0.clone());
-        self.shared.call(self.config.wait, async move {
-            let bucket = store.bucket_or_new().await?;
-            let chunk_size = Some(CHUNK_BYTES);
-            let metadata = ObjectMetadata { name, chunk_size, ..ObjectMetadata::default() };
-            bucket.put(metadata, &mut &bytes[..]).await.map_err(|e| RequestError::Broker(Cause::new(e)))?;
+        if found > limit { Err(RequestError::TooLarge { found, limit }) } else { Ok(()) }
+    }
+
+    async fn store(&self, name: &SnapshotName, mut bytes: &[u8]) -> Result<(), RequestError> {
+        let bucket = self.bucket_or_new().await?;
+        let (name, chunk_size) = (name.0.clone(), Some(CHUNK_BYTES));
+        let metadata = ObjectMetadata { name, chunk_size, ..ObjectMetadata::default() };
+        bucket.put(metadata, &mut bytes).await.map_err(broker)?;
+        Ok(())
+    }
+
+    /// Pieces in the store that belong to no object, by the name of their write: of one that is under way, or that died.
+    pub(crate) async fn nobodys(&self) -> Result<BTreeSet<String>, RequestError> {
+        let look = async {
+            let Some(bucket) = self.bucket().await? else { return Ok(BTreeSet::new()) };
+            let (context, name) = self.context();
+            let stream = context.get_stream(format!("OBJ_{name}")).await.map_err(broker)?;
+            let pieces = format!("$O.{name}.C.");
+            let mut subjects = stream.info_with_subjects(format!("{pieces}>")).await.map_err(broker)?;
+            let mut found = BTreeSet::new();
+            while let Some(subject) = subjects.next().await {
+                let (subject, _count) = subject.map_err(broker)?;
+                found.extend(subject.strip_prefix(&pieces).map(str::to_owned));
+            }
+            // After the pieces, so that one whose write ended meanwhile is somebody's.
+            let mut objects = bucket.list().await.map_err(broker)?;
+            while let Some(object) = objects.next().await {
+                found.remove(&object.map_err(broker)?.nuid);
+            }
+            Ok(found)
+        };
+        tokio::time::timeout(LOOK, look).await.unwrap_or(Err(RequestError::Timeout { wait: LOOK }))
+    }
+
+    /// Takes the pieces of a dead write away.
+    pub(crate) async fn purge(&self, piece: &str) -> Result<(), RequestError> {
+        let (context, name) = self.context();
+        let purge = async {
+            let stream = context.get_stream(format!("OBJ_{name}")).await.map_err(broker)?;
+            stream.purge().filter(format!("$O.{name}.C.{piece}")).await.map_err(broker)?;
             Ok(())
-        })
+        };
+        tokio::time::timeout(LOOK, purge).await.unwrap_or(Err(RequestError::Timeout { wait: LOOK }))
     }
 
     /// The latest snapshot of this name, if there is one.

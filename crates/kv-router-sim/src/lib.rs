@@ -38,6 +38,7 @@
 //! | to check what an engine announces | [`CacheModel`](model::CacheModel) |
 //! | the best that any policy could do | [`HitBound`](bound::HitBound) |
 //! | engines on real sockets, with faults | feature `wire`: `wire::WireEngine`, `wire::chaos::run` |
+//! | routers and workers over a real NATS server, with faults | feature `nats`: `nats::chaos::run`, `nats::scenario` |
 //! | tables, JSON, charts | [`Comparison`](report::Comparison) |
 //!
 //! # Guarantees
@@ -65,8 +66,11 @@ pub mod bound;
 pub mod engine;
 pub mod faults;
 pub mod fleet;
+pub mod holdings;
 pub mod metrics;
 pub mod model;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod policy;
 pub mod progress;
 pub mod prompt;

@@ -7,9 +7,10 @@ use kv_router_engines::{DecodeLimits, Ingest, IngestConfig, WireBatch};
 use kv_router_hash::{HashScheme, Window};
 use kv_router_index::ApplyEvents;
 use kv_router_index::paged::PagedIndex;
+use kv_router_sim::holdings::holdings;
 use kv_router_sim::wire::chaos::{ChaosConfig, run};
 use kv_router_sim::wire::scenario::{self, Scenario, ScenarioConfig};
-use kv_router_sim::wire::{DIALECTS, Fault, FaultRates, WireCache, holdings};
+use kv_router_sim::wire::{DIALECTS, Fault, FaultRates, WireCache};
 use kv_router_types::{BlockSize, DpRank, WorkerId, WorkerRank};
 
 #[test]

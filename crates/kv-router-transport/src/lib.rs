@@ -43,6 +43,7 @@
 //! | know whether a rank's state can be trusted | [`StreamSequencer::standing`], [`RankFeed::standing`] |
 //! | write a state to a file or a peer, and read it back | [`DumpWriter`], [`DumpReader`] |
 //! | join a restored state to its stream | [`Watermark`], [`StreamSequencer::restored`], [`RankFeed::restored`] |
+//! | keep what streams say, and leave their order to others | [`FollowSink`], [`ReplicaSink`] |
 //!
 //! # The gap rule
 //!
@@ -86,6 +87,7 @@ mod channel;
 mod dump;
 mod feed;
 mod frame_hash;
+mod follow;
 mod sequencer;
 mod watermark;
 mod wire;
@@ -96,6 +98,7 @@ pub use channel::{BatchReceiver, BatchSender, ChannelCounters, RecvError, SendEr
 pub use dump::{DumpFingerprint, DumpReadError, DumpReader, DumpRecord, DumpWriteError, DumpWriter};
 pub use feed::{FeedConfig, FeedCounters, FeedHealth, RankFeed, ReplayFault};
 pub use frame_hash::FrameHash;
+pub use follow::{Audience, FleetSnapshot, FollowSink, ReplicaSink};
 pub use sequencer::{
     Action, ForgetReason, Lives, Numbered, RecoveryId, ReplayRequest, ReplayWaits, SequencerConfig,
     SequencerConfigError, SequencerCounters, SkipReason, SnapshotRequest, Standing, StreamSequencer,

@@ -139,6 +139,8 @@ pub(crate) struct Stream {
     pub(crate) ask: Option<ReplayRequest>,
     /// What the last diagnosis saw.
     pub(crate) diagnosed: Seen,
+    /// Whether somebody who orders the batches before they come here waits for some.
+    pub(crate) is_awaiting: bool,
     /// Whether the rank's state came from a snapshot: it takes one only.
     is_restored: bool,
     /// Batches of an older life than this never apply.
@@ -186,6 +188,7 @@ impl Stream {
             engine: None,
             ask: None,
             diagnosed: Seen::default(),
+            is_awaiting: false,
             is_restored: false,
             oldest,
             closed: false,
@@ -218,6 +221,9 @@ impl Stream {
     }
 
     pub(crate) fn freshness(&self) -> StreamFreshness {
+        if self.is_awaiting {
+            return StreamFreshness::Recovering;
+        }
         freshness(self.order.standing())
     }
 

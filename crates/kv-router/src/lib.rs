@@ -21,6 +21,7 @@
 //! | route to a worker that has no events | [`WorkerSpec::without_events`], [`PredictionConfig`] |
 //! | keep a conversation on one worker | [`RouteRequest::session`] |
 //! | run several routers over one fleet | [`RouterConfig::journal`], [`Router::poll_peers`], [`Router::receive_peer`] |
+//! | have a broker feed it, with workers, events and other routers | [`RouterReplica`], for a transport such as `kv-router-nats` |
 //! | report progress, end a request | the [`Booking`] of the decision, or drop it |
 //! | filter, score or pick by rules of my own | [`RouterBuilder::custom`] with [`CustomRules`] |
 //! | know why | [`RouteRequest::explained`], [`Router::explain`], an [`Explanation`] |
@@ -62,6 +63,7 @@ mod order;
 mod peers;
 mod pool;
 mod predict;
+mod replica;
 mod request;
 mod room;
 mod router;
@@ -89,6 +91,7 @@ pub use peers::{
     PeerDecodeError, PeerEncodeError, PeerEnvelope, PeerLimits, PeerMessage, PeerOutcome, Recipient,
 };
 pub use predict::{PredictionConfig, PredictionStats, SilenceRule};
+pub use replica::{ReplicaCounters, RouterReplica, SpecDecodeError, SpecEncodeError};
 pub use request::RouteRequest;
 pub use router::Router;
 pub use snapshot::{RestoreError, RestoreReport, SnapshotError, SnapshotReport};

@@ -23,10 +23,22 @@ pub struct FollowerConfig {
     pub fingerprint: DumpFingerprint,
     /// Batches of one rank that may wait for missing ones. Default: 1,024.
     pub held: usize,
+    /// Which ranks are followed. Default: [`Followed::Heard`].
+    pub followed: Followed,
     /// Ranks followed; batches of more are counted and dropped. Default: 16,384.
     pub ranks: usize,
     /// Pages under way at a time, over all ranks. Default: 8.
     pub pages: usize,
+}
+
+/// Which ranks are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// All that are heard of.
+    Heard,
+    /// Those that were [admitted](crate::Follower::admit), until they are [dismissed](crate::Follower::dismiss): for
+    /// a sink that takes nothing of a worker that it does not know yet.
+    Admitted,
 }
 
 impl Default for FollowerConfig {
@@ -37,6 +49,7 @@ impl Default for FollowerConfig {
             name: SnapshotName::fleet(),
             fingerprint: DumpFingerprint::default(),
             held: 1024,
+            followed: Followed::Heard,
             ranks: 16_384,
             pages: 8,
         }

@@ -1,8 +1,10 @@
 //! Beside the router: what the relays publish, in order and whole, with what was lost on the way got back.
 
+mod admission;
 mod config;
+mod counters;
 mod fleet;
-mod sink;
+mod lane;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -12,19 +14,21 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Select};
 use kv_router_transport::{
-    Action, BatchCodec, EventBatch, Numbered, RecoveryId, ReplayRequest, SequencerCounters, Standing,
-    StreamSequencer, Watermark,
+    Action, BatchCodec, EventBatch, FollowSink, Numbered, RecoveryId, ReplayRequest, SequencerCounters,
+    Standing, StreamSequencer, Watermark,
 };
-use kv_router_types::{WorkerId, WorkerRank};
+use kv_router_types::WorkerRank;
 use tokio::sync::watch;
 
-pub use self::config::FollowerConfig;
-use self::fleet::Fleet;
-pub use self::sink::{FollowSink, FollowerCounters};
+pub use self::config::{Followed, FollowerConfig};
+pub use self::counters::FollowerCounters;
+use self::fleet::{Fleet, Restored};
+use self::lane::Lane;
 use self::sources::{Answer, Answered, Sources};
 use crate::error::RequestError;
 use crate::inbox::{Inbox, Message};
 use crate::link::{Link, Shared};
+use crate::replay::Page;
 use crate::snapshots::SnapshotStore;
 
 /// Most messages taken in one [`Follower::poll`].
@@ -42,7 +46,11 @@ pub struct Follower {
     store: SnapshotStore,
     sources: Sources,
     answers: Receiver<Answered>,
-    ranks: BTreeMap<WorkerRank, StreamSequencer<EventBatch>>,
+    ranks: BTreeMap<WorkerRank, Lane>,
+    /// Lanes there have been.
+    births: u64,
+    /// What the latest snapshot has of ranks that were not admitted yet.
+    staged: BTreeMap<WorkerRank, Restored>,
     codec: BatchCodec,
     ups: watch::Receiver<u64>,
     actions: Vec<Action<EventBatch>>,
@@ -70,39 +78,13 @@ impl Follower {
             sources,
             answers,
             ranks: BTreeMap::new(),
+            births: 0,
+            staged: BTreeMap::new(),
             codec: BatchCodec::default(),
             ups,
             actions: Vec::new(),
             counters: FollowerCounters::default(),
         })
-    }
-
-    /// Starts from the latest snapshot, and asks the relays for what came after it. Returns how many ranks it had.
-    ///
-    /// Call it once, before the first poll. Without a snapshot it does nothing, and ranks are learned by replay.
-    ///
-    /// # Errors
-    ///
-    /// [`RequestError`] when the store cannot be read or what is in it is damaged; going on without is sound.
-    pub fn warm(&mut self, now: Instant, sink: &mut dyn FollowSink) -> Result<usize, RequestError> {
-        let Some(bytes) = self.store.get(&self.config.name)? else { return Ok(0) };
-        let fleet = Fleet::read(&bytes).inspect_err(|_| self.counters.failed_snapshots += 1)?;
-        if fleet.fingerprint != self.config.fingerprint {
-            self.counters.failed_snapshots += 1;
-            return Ok(0);
-        }
-        self.counters.snapshots += 1;
-        let mut restored = 0;
-        for (rank, state) in fleet.ranks {
-            let Some(mut sequencer) = self.take(rank) else { continue };
-            sink.restore(rank, state.watermark, &state.events);
-            restored += 1;
-            sequencer.restored(now, state.watermark, &mut self.actions);
-            sequencer.catch_up(now, &mut self.actions);
-            self.put_back(rank, sequencer, sink);
-        }
-        self.counters.restored += restored as u64;
-        Ok(restored)
     }
 
     /// Waits up to `wait` for something to come, then does what there is to do. Returns how many messages it took;
@@ -147,47 +129,17 @@ impl Follower {
 
     /// How far the state of a rank can be trusted.
     pub fn standing(&self, rank: WorkerRank) -> Standing {
-        self.ranks.get(&rank).map_or(Standing::Cold, StreamSequencer::standing)
+        self.ranks.get(&rank).map_or(Standing::Cold, |lane| lane.sequencer.standing())
     }
 
     /// The ranks heard of, each with its watermark if it has one: what a snapshot is written with.
     pub fn ranks(&self) -> impl Iterator<Item = (WorkerRank, Option<Watermark>)> {
-        self.ranks.iter().map(|(rank, sequencer)| (*rank, sequencer.watermark()))
+        self.ranks.iter().map(|(rank, lane)| (*rank, lane.sequencer.watermark()))
     }
 
     /// What the sequence machine of a rank counted.
     pub fn sequencer_counters(&self, rank: WorkerRank) -> Option<SequencerCounters> {
-        self.ranks.get(&rank).map(StreamSequencer::counters)
-    }
-
-    /// The worker is gone ([`WorkerEvent::Left`](crate::WorkerEvent::Left) or `Expired`): forgets its ranks, and what is
-    /// still under way from this life of them.
-    pub fn retire(&mut self, worker: WorkerId, sink: &mut dyn FollowSink) {
-        self.each(sink, |rank, sequencer, out| {
-            if rank.worker == worker {
-                sequencer.retire(out);
-            }
-        });
-    }
-
-    /// The worker is there ([`WorkerEvent::Joined`](crate::WorkerEvent::Joined)): if it was retired, though its engine
-    /// went on in the same life, its ranks are learned anew. Others are asked for what they may have said unheard.
-    pub fn revive(&mut self, now: Instant, worker: WorkerId, sink: &mut dyn FollowSink) {
-        self.each(sink, |rank, sequencer, out| {
-            if rank.worker == worker {
-                sequencer.revive();
-                sequencer.catch_up(now, out);
-            }
-        });
-    }
-
-    /// What the sink holds of the rank is found to be wrong: forgets it and builds it anew, from the relay or else from
-    /// the snapshot. `false` when there is nothing to build it from, or it is being built already.
-    pub fn resync(&mut self, now: Instant, rank: WorkerRank, sink: &mut dyn FollowSink) -> bool {
-        let Some(mut sequencer) = self.ranks.remove(&rank) else { return false };
-        let begun = sequencer.resync(now, &mut self.actions);
-        self.put_back(rank, sequencer, sink);
-        begun
+        self.ranks.get(&rank).map(|lane| lane.sequencer.counters())
     }
 
     /// What happened so far.
@@ -227,9 +179,9 @@ impl Follower {
         mut touch: impl FnMut(WorkerRank, &mut StreamSequencer<EventBatch>, &mut Vec<Action<EventBatch>>),
     ) {
         let mut ranks = std::mem::take(&mut self.ranks);
-        for (&rank, sequencer) in &mut ranks {
-            touch(rank, sequencer, &mut self.actions);
-            self.execute(rank, sink);
+        for (&rank, lane) in &mut ranks {
+            touch(rank, &mut lane.sequencer, &mut self.actions);
+            self.execute(rank, lane, sink);
         }
         self.ranks = ranks;
     }
@@ -243,23 +195,29 @@ impl Follower {
         };
         self.counters.live += 1;
         let rank = batch.from;
-        let Some(mut sequencer) = self.take(rank) else { return };
-        sequencer.live(now, Numbered::from(batch), &mut self.actions);
-        self.put_back(rank, sequencer, sink);
+        let lane = match self.ranks.remove(&rank) {
+            Some(lane) => Some(lane),
+            None if self.config.followed == Followed::Heard => self.born(),
+            None => return self.counters.strangers += 1,
+        };
+        let Some(mut lane) = lane else { return };
+        lane.sequencer.live(now, Numbered::from(batch), &mut self.actions);
+        self.put_back(rank, lane, sink);
     }
 
     fn answered(&mut self, now: Instant, answered: Answered, sink: &mut dyn FollowSink) {
         match answered.answer {
-            Answer::Page { rank, request, page } => {
-                let Some(mut sequencer) = self.ranks.remove(&rank) else { return };
+            Answer::Page { rank, birth, request, page } => {
+                let Some(mut lane) = self.ranks.remove(&rank) else { return };
                 match page {
-                    Some(page) => self.replay(now, rank, request, &page, &mut sequencer),
+                    _ if lane.birth != birth => {}
+                    Some(page) => self.replay(now, rank, request, &page, &mut lane),
                     None => {
                         self.counters.failed_pages += 1;
-                        sequencer.replay_failed(now, request.id, &mut self.actions);
+                        lane.sequencer.replay_failed(now, request.id, &mut self.actions);
                     }
                 }
-                self.put_back(rank, sequencer, sink);
+                self.put_back(rank, lane, sink);
             }
             Answer::Snapshot { bytes, waiting } => {
                 let fleet = bytes.and_then(|bytes| Fleet::read(&bytes).ok());
@@ -282,9 +240,10 @@ impl Follower {
         now: Instant,
         rank: WorkerRank,
         request: ReplayRequest,
-        page: &crate::replay::Page,
-        sequencer: &mut StreamSequencer<EventBatch>,
+        page: &Page,
+        lane: &mut Lane,
     ) {
+        let sequencer = &mut lane.sequencer;
         let mut from = request.from;
         for frame in &page.frames {
             let Ok(batch) = self.codec.decode(frame) else {
@@ -306,7 +265,8 @@ impl Follower {
         if page.frames.is_empty() || from >= wanted {
             return sequencer.replay_ended(now, request.id, &mut self.actions);
         }
-        self.sources.ask(rank, ReplayRequest { incarnation: Some(page.incarnation), from, ..request });
+        let request = ReplayRequest { incarnation: Some(page.incarnation), from, ..request };
+        self.sources.ask(rank, lane.birth, request);
     }
 
     fn restore(
@@ -317,53 +277,50 @@ impl Follower {
         fleet: &Fleet,
         sink: &mut dyn FollowSink,
     ) {
-        let Some(mut sequencer) = self.ranks.remove(&rank) else { return };
+        let Some(mut lane) = self.ranks.remove(&rank) else { return };
         // One that comes too late would put an old state in the place of a newer one.
-        if sequencer.recovers_by_snapshot() {
+        if lane.sequencer.recovers_by_snapshot() {
             match fleet.ranks.get(&rank) {
                 Some(state) => {
                     sink.restore(rank, state.watermark, &state.events);
                     self.counters.restored += 1;
-                    sequencer.restored(now, state.watermark, &mut self.actions);
+                    lane.sequencer.restored(now, state.watermark, &mut self.actions);
                 }
-                None => sequencer.snapshot_failed(now, id, &mut self.actions),
+                None => lane.sequencer.snapshot_failed(now, id, &mut self.actions),
             }
         }
-        self.put_back(rank, sequencer, sink);
+        self.put_back(rank, lane, sink);
     }
 
-    /// The machine of a rank, out of the map; a new one for a new rank, unless there are too many.
-    fn take(&mut self, rank: WorkerRank) -> Option<StreamSequencer<EventBatch>> {
-        if let Some(sequencer) = self.ranks.remove(&rank) {
-            return Some(sequencer);
-        }
+    /// A lane for a new rank, unless there are too many.
+    fn born(&mut self) -> Option<Lane> {
         if self.ranks.len() >= self.config.ranks {
             self.counters.refused_ranks += 1;
             return None;
         }
-        StreamSequencer::new(self.config.sequencer()).ok()
+        self.births += 1;
+        let sequencer = StreamSequencer::new(self.config.sequencer()).ok()?;
+        Some(Lane::new(sequencer, self.births))
     }
 
-    fn put_back(
-        &mut self,
-        rank: WorkerRank,
-        sequencer: StreamSequencer<EventBatch>,
-        sink: &mut dyn FollowSink,
-    ) {
-        self.execute(rank, sink);
-        self.ranks.insert(rank, sequencer);
+    fn put_back(&mut self, rank: WorkerRank, mut lane: Lane, sink: &mut dyn FollowSink) {
+        self.execute(rank, &mut lane, sink);
+        self.ranks.insert(rank, lane);
     }
 
-    fn execute(&mut self, rank: WorkerRank, sink: &mut dyn FollowSink) {
+    fn execute(&mut self, rank: WorkerRank, lane: &mut Lane, sink: &mut dyn FollowSink) {
         for action in self.actions.drain(..) {
             match action {
                 Action::Apply(batch) => sink.apply(batch),
                 Action::Forget(reason) => sink.forget(rank, reason),
-                Action::RequestReplay(request) => self.sources.ask(rank, request),
+                Action::RequestReplay(request) => self.sources.ask(rank, lane.birth, request),
                 Action::RequestSnapshot(request) => self.sources.load(&self.store, rank, request.id),
                 // Counted by the machine.
                 Action::Skip { .. } => {}
             }
+        }
+        if let Some(standing) = lane.news() {
+            sink.standing(rank, standing);
         }
     }
 }

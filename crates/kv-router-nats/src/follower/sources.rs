@@ -21,7 +21,7 @@ pub(super) type Waiting = Vec<(WorkerRank, RecoveryId)>;
 /// What came of a question.
 pub(super) enum Answer {
     /// `None` when no page came, or one that makes no sense.
-    Page { rank: WorkerRank, request: ReplayRequest, page: Option<Page> },
+    Page { rank: WorkerRank, birth: u64, request: ReplayRequest, page: Option<Page> },
     /// `None` when there is no snapshot.
     Snapshot { bytes: Option<Vec<u8>>, waiting: Waiting },
 }
@@ -63,8 +63,8 @@ impl Sources {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Asks the relay of `rank` for a page.
-    pub(super) fn ask(&self, rank: WorkerRank, request: ReplayRequest) {
+    /// Asks the relay of `rank` for a page, on behalf of its lane of this birth.
+    pub(super) fn ask(&self, rank: WorkerRank, birth: u64, request: ReplayRequest) {
         let (client, answers) = (self.shared.client.clone(), self.answers.clone());
         let (pages, asked, wait) =
             (Arc::clone(&self.pages), Arc::clone(&self.asked), self.config.replay.idle);
@@ -80,7 +80,8 @@ impl Sources {
                 (reply.and_then(|reply| Page::decode(&reply.payload)), permit)
             };
             let (page, permit) = tokio::time::timeout(wait, asking).await.unwrap_or((None, None));
-            drop(answers.send(Answered { answer: Answer::Page { rank, request, page }, _permit: permit }));
+            let answer = Answer::Page { rank, birth, request, page };
+            drop(answers.send(Answered { answer, _permit: permit }));
         };
         self.shared.run(question);
     }

@@ -6,7 +6,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream;
 use async_nats::jetstream::kv::{Operation, Store};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -16,10 +15,10 @@ use tokio::sync::watch;
 
 pub use self::liveness::WorkerEvent;
 use self::liveness::{Connection, Liveness};
+use crate::buckets::{KeyValueBucket, key_value};
 use crate::config::{check_count, check_wait};
 use crate::error::{Cause, ConfigError, RequestError};
 use crate::link::{Link, Shared, Task};
-use crate::snapshots::is_missing;
 
 /// Entries that may wait to be polled; the store keeps the rest meanwhile.
 const WAITING: usize = 1024;
@@ -112,33 +111,8 @@ impl Registry {
     }
 
     async fn bucket(&self) -> Result<Store, RequestError> {
-        let mut context = jetstream::new(self.shared.client.clone());
-        context.set_timeout(self.shared.config.request_wait);
-        let bucket = self.shared.config.prefix.bucket("workers");
-        match context.get_key_value(&bucket).await {
-            Ok(store) => Ok(store),
-            Err(error) if is_missing(&error) => {
-                // The client's own call first asks for the limits of the account, in words that Debian's server
-                // does not have; so the stream of the bucket is made as the servers' documentation lays it out.
-                let stream = jetstream::stream::Config {
-                    name: format!("KV_{bucket}"),
-                    subjects: vec![format!("$KV.{bucket}.>")],
-                    max_messages_per_subject: 1,
-                    max_age: self.config.ttl,
-                    max_message_size: i32::try_from(self.config.about_bytes).unwrap_or(i32::MAX),
-                    num_replicas: self.config.replicas,
-                    discard: jetstream::stream::DiscardPolicy::New,
-                    duplicate_window: self.config.ttl,
-                    allow_rollup: true,
-                    deny_delete: true,
-                    allow_direct: true,
-                    ..jetstream::stream::Config::default()
-                };
-                context.create_stream(stream).await.map_err(|e| RequestError::Broker(Cause::new(e)))?;
-                context.get_key_value(&bucket).await.map_err(|e| RequestError::Broker(Cause::new(e)))
-            }
-            Err(error) => Err(RequestError::Broker(Cause::new(error))),
-        }
+        let RegistryConfig { ttl, about_bytes: entry_bytes, replicas, .. } = self.config;
+        key_value(&self.shared, KeyValueBucket { word: "workers", ttl, entry_bytes, replicas }).await
     }
 
     async fn put(&self, key: &str, about: Bytes) -> Result<(), RequestError> {

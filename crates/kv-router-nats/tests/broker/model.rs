@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kv_router_nats::{Backoff, FollowSink, Follower, Link, LinkConfig, RankPublisher, RelayConfig};
-use kv_router_transport::{DumpFingerprint, DumpWriter, EventBatch, ForgetReason, Incarnation, Watermark};
+use kv_router_nats::{Backoff, Follower, Link, LinkConfig, RankPublisher, RelayConfig};
+use kv_router_transport::{
+    DumpFingerprint, DumpWriter, EventBatch, FollowSink, ForgetReason, Incarnation, Standing, Watermark,
+};
 use kv_router_types::{
     DpRank, ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank,
 };
@@ -119,6 +121,8 @@ impl FollowSink for Model {
             self.event(rank, event);
         }
     }
+
+    fn standing(&mut self, _rank: WorkerRank, _standing: Standing) {}
 }
 
 /// An engine with a cache that changes at random, published.

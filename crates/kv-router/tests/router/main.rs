@@ -10,6 +10,7 @@ mod lives;
 mod peer_wire;
 mod peers;
 mod predictions;
+mod replica;
 mod routing;
 mod sessions;
 mod support;

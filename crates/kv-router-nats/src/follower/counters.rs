@@ -1,19 +1,4 @@
-//! What a follower tells, and what it counts.
-
-use kv_router_transport::{EventBatch, ForgetReason, Watermark};
-use kv_router_types::{KvEvent, WorkerRank};
-
-/// What keeps the state of the ranks: an index, or a router.
-pub trait FollowSink {
-    /// Apply these, in order.
-    fn apply(&mut self, batch: EventBatch);
-
-    /// Forget all that the rank holds, in every tier.
-    fn forget(&mut self, rank: WorkerRank, reason: ForgetReason);
-
-    /// Replace all that the rank holds by what these events build: its state as of `watermark`.
-    fn restore(&mut self, rank: WorkerRank, watermark: Watermark, events: &[KvEvent]);
-}
+//! What a follower counts.
 
 /// What a follower did so far. Each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +12,10 @@ pub struct FollowerCounters {
     pub dropped: u64,
     /// Messages that are no batch, or not of the rank in their subject.
     pub malformed: u64,
-    /// Batches of ranks above the limit.
+    /// Batches and admissions of ranks above the limit.
     pub refused_ranks: u64,
+    /// Batches of ranks that are not followed: they are asked for once the rank is.
+    pub strangers: u64,
     /// Pages asked for.
     pub pages: u64,
     /// Pages that did not come, or made no sense.
