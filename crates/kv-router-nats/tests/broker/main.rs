@@ -1,8 +1,11 @@
 //! Everything against a real NATS server, which each test starts for itself.
 
+mod connections;
+mod duty;
 mod faults;
 mod model;
 mod proxy;
 mod server;
 mod stores;
 mod streams;
+mod summaries;

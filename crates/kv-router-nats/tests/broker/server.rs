@@ -1,6 +1,7 @@
 //! A NATS server with JetStream, on a loopback port and in a folder of its own.
 #![expect(clippy::unwrap_used, reason = "a helper of tests: what fails here fails the test")]
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -47,6 +48,18 @@ impl Server {
 
     pub(crate) fn url(&self) -> String {
         format!("nats://{}", self.address())
+    }
+
+    /// Publishes a message in the words of the protocol, as a client other than ours would.
+    pub(crate) fn publish(&self, subject: &str, payload: &[u8]) {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let options = "CONNECT {\"verbose\":false,\"pedantic\":false}";
+        write!(stream, "{options}\r\nPUB {subject} {}\r\n", payload.len()).unwrap();
+        stream.write_all(payload).unwrap();
+        write!(stream, "\r\nPING\r\n").unwrap();
+        let mut answers = BufReader::new(stream).lines();
+        assert!(answers.any(|line| line.unwrap().starts_with("PONG")), "the server took it");
     }
 
     /// Ends it as a crash would.
