@@ -14,7 +14,7 @@ use kv_router_schedule::{
 use kv_router_types::WorkerRank;
 use parking_lot::{Mutex, RwLock};
 
-use crate::admit::{Doorbell, Lobby, ring};
+use crate::admit::{Doorbell, Lobby, ring, ring_for_sessions};
 use crate::clock::Clock;
 use crate::decision::Placement;
 use crate::fleet::Fleet;
@@ -131,10 +131,11 @@ impl Core {
                     .rank(worker)
                     .is_some_and(|rank| self.predictor.sent(rank, room.locals(), cached, certainty, now));
                 let placement = Placement { selection, overlap, certainty, prompt_blocks, cost, explanation };
-                let has_moved =
-                    request.session.is_some_and(|(session, _)| self.sessions.bind(session, worker, now));
-                if is_judged_anew || has_moved {
-                    ring(self); // a request that was stuck to the rank of the session can go along
+                if let Some((session, _)) = request.session {
+                    ring_for_sessions(self, self.sessions.bind(session, worker, now));
+                }
+                if is_judged_anew {
+                    ring(self);
                 }
                 return Ok(Continue(Decision { placement, booking }));
             }

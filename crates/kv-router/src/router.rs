@@ -12,12 +12,11 @@ use kv_router_schedule::{Capacity, Explanation, SessionGossip, SessionId};
 use kv_router_transport::EventBatch;
 use kv_router_types::{KvEvent, WorkerRank};
 
-use crate::admit::{Lobby, Ticket, admit, ring};
+use crate::admit::{Lobby, Ticket, admit, ring, ring_for_sessions};
 use crate::core::Core;
 use crate::fleet::Rank;
 use crate::ingest::{ApplyBatchError, BatchReport, Heard, RankStatus, settle};
 use crate::membership::rank_capacity;
-use crate::sessions::Merged;
 use crate::{
     AdmitError, Decision, EventSource, RouteError, RouteRequest, RouterBuilder, RouterConfig, RouterStats,
 };
@@ -196,18 +195,14 @@ impl Router {
     /// Takes in what another router tells of a session. `false` when something as young is known.
     pub fn merge_session(&self, gossip: SessionGossip) -> bool {
         let merged = self.core.sessions.merge(gossip, self.core.clock.now());
-        if merged == Merged::Moved {
-            ring(&self.core); // a request that was stuck to its rank can go elsewhere
-        }
-        merged != Merged::Known
+        ring_for_sessions(&self.core, merged.into_iter().flatten());
+        merged.is_some()
     }
 
     /// Ends a session. `false` when it was bound nowhere.
     pub fn end_session(&self, session: SessionId) -> bool {
         let was_bound = self.core.sessions.unbind(session, self.core.clock.now());
-        if was_bound {
-            ring(&self.core); // a request that was stuck to its rank can go elsewhere
-        }
+        ring_for_sessions(&self.core, [was_bound.then_some(session)]);
         was_bound
     }
 

@@ -21,16 +21,9 @@ pub(crate) enum Outbox {
     Kept,
 }
 
-/// What came of gossip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Merged {
-    /// Something as young was known.
-    Known,
-    /// It is remembered now.
-    News,
-    /// It took the session away from where it was bound.
-    Moved,
-}
+/// Sessions that are no longer bound where they were: one that went elsewhere, and one that was forgotten to make room
+/// for it. Requests that are stuck to them may have another way now.
+pub(crate) type Loosened = [Option<SessionId>; 2];
 
 #[derive(Debug)]
 struct State {
@@ -51,14 +44,14 @@ impl Sessions {
         self.0.lock().table.get(session, now)
     }
 
-    /// Tells whether that took the session away from where it was bound.
     #[must_use]
-    pub(crate) fn bind(&self, session: SessionId, worker: WorkerRank, now: Instant) -> bool {
+    pub(crate) fn bind(&self, session: SessionId, worker: WorkerRank, now: Instant) -> Loosened {
         let mut state = self.0.lock();
         let before = state.table.get(session, now);
         let gossip = state.table.bind(session, worker, now);
         state.tell(gossip);
-        before.is_some_and(|before| before != worker)
+        let has_moved = before.is_some_and(|before| before != worker);
+        [has_moved.then_some(session), state.table.take_evicted()]
     }
 
     pub(crate) fn unbind(&self, session: SessionId, now: Instant) -> bool {
@@ -72,14 +65,16 @@ impl Sessions {
         self.0.lock().table.unbind_worker(worker);
     }
 
-    pub(crate) fn merge(&self, gossip: SessionGossip, now: Instant) -> Merged {
+    /// `None` when something as young was known.
+    #[must_use]
+    pub(crate) fn merge(&self, gossip: SessionGossip, now: Instant) -> Option<Loosened> {
         let table = &mut self.0.lock().table;
         let before = table.get(gossip.session, now);
-        match table.merge(gossip, now) {
-            false => Merged::Known,
-            true if before.is_some() && table.get(gossip.session, now) != before => Merged::Moved,
-            true => Merged::News,
+        if !table.merge(gossip, now) {
+            return None;
         }
+        let has_moved = before.is_some() && table.get(gossip.session, now) != before;
+        Some([has_moved.then_some(gossip.session), table.take_evicted()])
     }
 
     pub(crate) fn take_gossip(&self) -> Vec<SessionGossip> {

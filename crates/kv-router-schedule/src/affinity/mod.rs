@@ -128,6 +128,8 @@ pub struct SessionTable {
     /// The longest idle first.
     by_use: BTreeSet<(Instant, SessionId)>,
     by_worker: BTreeSet<(WorkerId, SessionId)>,
+    /// The last bound one that had to make room.
+    made_room: Option<SessionId>,
     evicted: u64,
     expired: u64,
 }
@@ -149,6 +151,7 @@ impl SessionTable {
             sessions: BTreeMap::new(),
             by_use: BTreeSet::new(),
             by_worker: BTreeSet::new(),
+            made_room: None,
             evicted: 0,
             expired: 0,
         })
@@ -209,6 +212,12 @@ impl SessionTable {
         true
     }
 
+    /// The bound session that was forgotten to make room for another, if one was since the last call. Ask after each
+    /// [`bind`](Self::bind) and each [`merge`](Self::merge) to miss none.
+    pub fn take_evicted(&mut self) -> Option<SessionId> {
+        self.made_room.take()
+    }
+
     /// Forgets sessions that were not used for [`SessionConfig::idle_ttl`], and says how many. Call it on a timer.
     pub fn expire(&mut self, now: Instant) -> usize {
         let mut expired = 0;
@@ -250,7 +259,8 @@ impl SessionTable {
         if self.sessions.len() >= self.config.max_sessions
             && let Some(&(_, oldest)) = self.by_use.first()
         {
-            self.remove(oldest);
+            let forgotten = self.remove(oldest);
+            self.made_room = forgotten.and_then(|binding| binding.worker).map(|_| oldest);
             self.evicted += 1;
         }
         self.by_use.insert((binding.used, session));

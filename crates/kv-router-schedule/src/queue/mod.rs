@@ -289,6 +289,23 @@ impl<C: Ord + Clone, T> Queue<C, T> {
         }
     }
 
+    /// Puts a request into another class, with the place and the time of arrival that it has: for when it turns out
+    /// that what keeps it from going is its own affair. `false` when it does not wait any more.
+    pub fn set_class(&mut self, key: QueueKey, class: Option<C>) -> bool {
+        let Some(entry) = self.entries.get_mut(&key) else { return false };
+        let place = entry.place;
+        let before = std::mem::replace(&mut entry.class, class.clone());
+        self.change_line(&before, |line| {
+            line.places.remove(&place);
+            line.arrivals.remove(&key);
+        });
+        self.change_line(&class, |line| {
+            line.places.insert(place);
+            line.arrivals.insert(key);
+        });
+        true
+    }
+
     /// Whether a request still waits.
     pub fn contains(&self, key: QueueKey) -> bool {
         self.entries.contains_key(&key)

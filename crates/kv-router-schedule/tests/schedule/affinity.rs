@@ -69,6 +69,7 @@ fn the_longest_idle_makes_room() {
     for (second, id) in [(0, 1), (1, 2), (2, 3), (3, 1), (4, 4)] {
         table.bind(session(id), rank(7, 0), start + secs(second));
     }
+    assert_eq!((table.take_evicted(), table.take_evicted()), (Some(session(2)), None));
     let bound = |id| table.get(session(id), start + secs(5)).is_some();
     assert_eq!([1, 2, 3, 4].map(bound), [true, false, true, true]);
     assert_eq!((table.stats().bound, table.stats().evicted), (3, 1));

@@ -53,6 +53,26 @@ fn check_order(order: QueueOrder, asks: &[(&'static str, u64, u32)], expected: &
 }
 
 #[test]
+fn who_is_put_into_a_class_of_its_own_keeps_its_place_and_blocks_nobody() {
+    let now = origin();
+    for (aging, order) in [(secs(30), QueueOrder::Fcfs), (secs(0), QueueOrder::Lcfs)] {
+        let mut queue: TestQueue = Queue::new(QueueConfig { aging, order, ..QueueConfig::default() }).unwrap();
+        let keys = ["a", "b", "c"].map(|name| queue.push(name, ask(10, 0), now).unwrap());
+        let mut pass = Pass::new();
+        let (first, &name) = queue.next(&mut pass, now).unwrap();
+        assert_eq!(name, "a"); // by place, or because all are overdue
+        assert!(queue.set_class(first, Some(1)));
+        queue.block(&mut pass, first);
+        assert_eq!(queue.next(&mut pass, now).map(|(_, name)| *name), Some("b"));
+        // Its place is the one that it had.
+        assert_eq!(queue.next(&mut Pass::new(), now).map(|(_, name)| *name), Some("a"));
+        assert!(queue.set_class(first, None));
+        assert_eq!(drain(&mut queue, now), ["a", "b", "c"]);
+        assert!(!queue.set_class(keys[1], Some(1)));
+    }
+}
+
+#[test]
 fn section_7_each_order() {
     let asks = [("a", 900, 0), ("b", 100, 0), ("c", 400, 9), ("d", 100, 0), ("e", 0, 0)];
     check_order(QueueOrder::Fcfs, &asks, &["c", "a", "b", "d", "e"]);

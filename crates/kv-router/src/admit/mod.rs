@@ -30,8 +30,8 @@ use crate::{AdmitError, Decision, RouteError, RouteRequest};
 use bell::Bell;
 pub(crate) use doorbell::Doorbell;
 use news::News;
-use owned::{OwnedConstraints, OwnedRequest};
-pub(crate) use serve::{ring, ring_all, ring_for_news};
+use owned::{Company, OwnedConstraints, OwnedRequest};
+pub(crate) use serve::{ring, ring_all, ring_for_news, ring_for_sessions};
 use slot::Slot;
 pub use ticket::Ticket;
 
@@ -52,14 +52,14 @@ pub(crate) struct Lobby {
     bell: Bell,
     /// What the next walk has to look at. A leaf: no other lock is taken under it.
     news: Mutex<News>,
-    /// Numbers those who are of a class of their own.
-    alone: AtomicU64,
+    /// Numbers those who come, for those of them who are of a class of their own.
+    next_number: AtomicU64,
 }
 
 impl Lobby {
     pub(crate) fn new(config: QueueConfig) -> Result<Self, QueueConfigError> {
         let queue = Mutex::new(Queue::new(config)?);
-        Ok(Self { queue, bell: Bell::new(), news: Mutex::default(), alone: AtomicU64::new(0) })
+        Ok(Self { queue, bell: Bell::new(), news: Mutex::default(), next_number: AtomicU64::new(0) })
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
@@ -95,8 +95,9 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
         let cached = cached * u64::from(core.config.scheme.block_size().get());
         let uncached = (request.prompt_tokens() as u64).saturating_sub(cached);
         let has_filters = core.selector.custom().is_some_and(CustomRules::has_filters);
-        let alone = has_filters.then(|| lobby.alone.fetch_add(1, Ordering::Relaxed));
-        Ok((OwnedRequest::new(request, room.locals(), alone), uncached))
+        let company = if has_filters { Company::Alone } else { Company::WithItsLike };
+        let number = lobby.next_number.fetch_add(1, Ordering::Relaxed);
+        Ok((OwnedRequest::new(request, room.locals(), number, company), uncached))
     })?;
     let class = owned.class();
     let pending = Arc::new(Pending { request: owned, slot: Slot::new() });
@@ -110,6 +111,17 @@ pub(crate) fn admit(core: &Arc<Core>, request: &RouteRequest<'_>) -> Result<Tick
     let ticket = Ticket::waiting(Arc::clone(core), key, pending);
     ring_for_news(core);
     Ok(ticket)
+}
+
+/// Whether custom rules had a part in that a request cannot go: what keeps it back need not keep back those who can go
+/// to the same places.
+fn is_its_own(error: &RouteError) -> bool {
+    match error {
+        RouteError::Select(
+            SelectError::MustWait { excluded, .. } | SelectError::NoEligibleWorker { excluded, .. },
+        ) => excluded.bad_score > 0 || excluded.refused > 0,
+        _ => false,
+    }
 }
 
 /// Whether an error goes away when load falls.

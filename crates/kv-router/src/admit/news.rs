@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use kv_router_schedule::QueueKey;
+use kv_router_schedule::{QueueKey, SessionId};
 use kv_router_types::WorkerRank;
 
 /// Ranks told apart. When more have changed, all count as changed.
 const MOST_RANKS: usize = 256;
+
+/// Sessions told apart.
+const MOST_SESSIONS: usize = 1_024;
 
 /// Arrivals told apart.
 const MOST_ARRIVALS: usize = 8_192;
@@ -20,6 +23,8 @@ pub(super) struct News {
     pub(super) is_thorough: bool,
     /// Where load fell.
     pub(super) ranks: BTreeSet<WorkerRank>,
+    /// Sessions that are not bound any more where they were.
+    pub(super) sessions: BTreeSet<SessionId>,
     /// Who has not been tried since they came.
     pub(super) arrivals: BTreeSet<QueueKey>,
 }
@@ -27,6 +32,11 @@ pub(super) struct News {
 impl News {
     pub(super) fn load_fell(&mut self, rank: WorkerRank) {
         self.ranks.insert(rank);
+        self.keep_bounds();
+    }
+
+    pub(super) fn loosened(&mut self, sessions: impl Iterator<Item = SessionId>) {
+        self.sessions.extend(sessions);
         self.keep_bounds();
     }
 
@@ -40,6 +50,7 @@ impl News {
         self.is_general |= later.is_general;
         self.is_thorough |= later.is_thorough;
         self.ranks.append(&mut later.ranks);
+        self.sessions.append(&mut later.sessions);
         self.arrivals.append(&mut later.arrivals);
         self.keep_bounds();
     }
@@ -47,6 +58,10 @@ impl News {
     fn keep_bounds(&mut self) {
         if self.ranks.len() > MOST_RANKS {
             self.ranks.clear();
+            self.is_general = true;
+        }
+        if self.sessions.len() > MOST_SESSIONS {
+            self.sessions.clear();
             self.is_general = true;
         }
         if self.arrivals.len() > MOST_ARRIVALS {

@@ -1,5 +1,6 @@
 //! Requests that outlive the call that brought them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::core::Core;
 use crate::request::Content;
 
 /// [`Constraints`] that borrow nothing. Ordered, so that those who can go to the same places are of one class.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OwnedConstraints {
     allow: Option<WorkerSet>,
     pin: Option<Pin>,
@@ -20,8 +21,18 @@ pub(super) struct OwnedConstraints {
     adapter: Option<Arc<str>>,
     /// A session that is stuck to its rank constrains like a pin.
     strict_session: Option<SessionId>,
-    /// Under custom filters everybody is of a class of its own: what they make of a request is theirs to know.
+    /// The number of a request that is of a class of its own. Under custom filters everybody is: what they make of a
+    /// request is theirs to know. Under custom scorers whoever they would not let go somewhere is.
     alone: Option<u64>,
+}
+
+/// Whom a request waits with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Company {
+    /// With those who can go to the same places.
+    WithItsLike,
+    /// With nobody.
+    Alone,
 }
 
 impl OwnedConstraints {
@@ -56,6 +67,8 @@ impl OwnedConstraints {
 /// A [`RouteRequest`] that borrows nothing. Its prompt is hashed.
 #[derive(Debug)]
 pub(super) struct OwnedRequest {
+    /// No other request that waits has it.
+    number: u64,
     locals: Box<[LocalBlockHash]>,
     tokens: usize,
     id: Option<RequestId>,
@@ -67,9 +80,16 @@ pub(super) struct OwnedRequest {
 }
 
 impl OwnedRequest {
-    /// `alone` is a number that no other request has, for one that shares its class with nobody.
-    pub(super) fn new(request: &RouteRequest<'_>, locals: &[LocalBlockHash], alone: Option<u64>) -> Self {
+    /// `number` is one that no other request has.
+    pub(super) fn new(
+        request: &RouteRequest<'_>,
+        locals: &[LocalBlockHash],
+        number: u64,
+        company: Company,
+    ) -> Self {
+        let alone = (company == Company::Alone).then_some(number);
         Self {
+            number,
             locals: locals.into(),
             tokens: request.prompt_tokens(),
             id: request.id,
@@ -84,6 +104,18 @@ impl OwnedRequest {
     /// Where it can go, for the queue.
     pub(super) fn class(&self) -> Option<Arc<OwnedConstraints>> {
         self.constraints.clone()
+    }
+
+    /// The class of those who can go where it can, and are none but itself.
+    pub(super) fn class_alone(&self) -> Option<Arc<OwnedConstraints>> {
+        let constraints = self.constraints.as_deref().cloned().unwrap_or_default();
+        Some(Arc::new(OwnedConstraints { alone: Some(self.number), ..constraints }))
+    }
+
+    /// Whether it is stuck to one of these sessions.
+    pub(super) fn is_stuck_to(&self, sessions: &BTreeSet<SessionId>) -> bool {
+        let session = self.constraints.as_ref().and_then(|constraints| constraints.strict_session);
+        session.is_some_and(|session| sessions.contains(&session))
     }
 
     /// Whether a rank may be one that it can go to. Errs on the side of yes: taints, adapters and load are left to the

@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use kv_router_load::BookError;
-use kv_router_schedule::{Pass, QueueKey};
+use kv_router_schedule::{Pass, QueueKey, SessionId};
 use kv_router_types::WorkerRank;
 
 use super::news::News;
 use super::owned::OwnedConstraints;
-use super::{Lobby, Outcome, Pending, is_load};
+use super::{Lobby, Outcome, Pending, is_its_own, is_load};
 use crate::core::Core;
 use crate::{AdmitError, Decision, RouteError};
 
@@ -26,7 +26,19 @@ pub(crate) fn ring(core: &Core) {
     }
 }
 
-/// The same, where somebody may wait for what has gone: everybody is looked at, not only those who can go on.
+/// Says that sessions are no longer bound where they were: who is stuck to them may have another way. Must not be called
+/// with a lock held.
+pub(crate) fn ring_for_sessions(core: &Core, loosened: impl IntoIterator<Item = Option<SessionId>>) {
+    let mut loosened = loosened.into_iter().flatten().peekable();
+    if loosened.peek().is_some()
+        && let Some(lobby) = core.lobby.as_ref().filter(|lobby| !Lobby::is_empty(lobby))
+    {
+        lobby.news.lock().loosened(loosened);
+        ring_for_news(core);
+    }
+}
+
+/// The same as [`ring`], where somebody may wait for what has gone: everybody is looked at, not only those who can go on.
 pub(crate) fn ring_all(core: &Core) {
     if let Some(lobby) = &core.lobby {
         lobby.news.lock().is_thorough = true;
@@ -136,7 +148,13 @@ impl Walk<'_> {
                     drop(taken);
                     self.fill(&pending, Err(AdmitError::Route(error)));
                 }
-                Some(Err(_)) => lobby.queue.lock().block(&mut self.pass, key),
+                Some(Err(error)) => {
+                    let mut queue = lobby.queue.lock();
+                    if is_its_own(&error) {
+                        queue.set_class(key, pending.request.class_alone());
+                    }
+                    queue.block(&mut self.pass, key);
+                }
                 // It would most likely panic again, in every walk, before whoever is behind it is tried.
                 None => {
                     let taken = lobby.queue.lock().take(key);
@@ -150,9 +168,13 @@ impl Walk<'_> {
 
     /// Whether anything has happened that may let a request go which could not go before.
     fn concerns(&self, key: QueueKey, pending: &Pending) -> bool {
-        let News { is_general, is_thorough, ranks, arrivals } = &self.news;
+        let News { is_general, is_thorough, ranks, sessions, arrivals } = &self.news;
         let may_go = |rank: &WorkerRank| pending.request.may_go(*rank, self.core);
-        *is_general || *is_thorough || arrivals.contains(&key) || ranks.iter().any(may_go)
+        *is_general
+            || *is_thorough
+            || arrivals.contains(&key)
+            || pending.request.is_stuck_to(sessions)
+            || ranks.iter().any(may_go)
     }
 
     /// Those who came, and stand behind somebody who is blocked, have still to be tried once.

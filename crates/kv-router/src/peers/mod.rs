@@ -17,9 +17,8 @@ use kv_router_load::{
 use parking_lot::Mutex;
 
 use crate::Router;
-use crate::admit::{ring, ring_for_news};
+use crate::admit::{ring_for_news, ring_for_sessions};
 use crate::core::Core;
-use crate::sessions::Merged;
 pub use error::{PeerDecodeError, PeerEncodeError};
 pub use message::{PeerEnvelope, PeerMessage, PeerOutcome, Recipient};
 pub use wire::PeerLimits;
@@ -157,16 +156,10 @@ impl Router {
             None => PeerOutcome::Alone,
             Some(Ok(outcome)) => outcome,
             Some(Err((gossip, now))) => {
-                let merged = gossip.into_iter().map(|gossip| core.sessions.merge(gossip, now));
-                let (mut news, mut moved) = (0, false);
-                for merged in merged {
-                    news += usize::from(merged != Merged::Known);
-                    moved |= merged == Merged::Moved;
-                }
-                if moved {
-                    ring(core); // a request that was stuck to a rank can go elsewhere
-                }
-                PeerOutcome::Sessions { news }
+                let merged = gossip.into_iter().filter_map(|gossip| core.sessions.merge(gossip, now));
+                let loosened: Vec<_> = merged.collect();
+                ring_for_sessions(core, loosened.iter().flatten().copied());
+                PeerOutcome::Sessions { news: loosened.len() }
             }
         }
     }

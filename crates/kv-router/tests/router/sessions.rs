@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kv_router::SessionGossip;
 use kv_router::{
-    Capacity, Constraints, JournalConfig, Pin, QueueConfig, RouteError, RouteRequest, SessionId, Stickiness,
-    Taint, WorkerId, WorkerSpec, WorkerTraits,
+    Capacity, Constraints, Decision, JournalConfig, Pin, QueueConfig, RouteError, RouteRequest, RouterConfig,
+    SessionId, Stickiness, Taint, Ticket, WorkerId, WorkerSpec, WorkerTraits,
 };
 use kv_router_load::{ReplicaId, ReplicaLife, ReplicaSync, SyncConfig};
 use kv_router_schedule::{BindingVersion, Preference};
@@ -82,6 +82,56 @@ fn who_is_stuck_to_a_worker_that_is_gone_does_not_wait_beside_room() {
     let waits = fleet.router.admit(&strict).unwrap().try_take().expect_err("both are full");
     drop(held);
     assert!(waits.try_take().is_ok(), "both are idle");
+}
+
+/// Two workers, the session bound to the first of them, which is full, and a strict request of it that waits.
+fn stuck(change: impl FnOnce(&mut RouterConfig)) -> (Fleet, Decision, Ticket) {
+    let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+    let fleet = Fleet::with(2, capacity, |config| {
+        config.filters.wait_prefill = Some(1.0);
+        config.queue = Some(QueueConfig::default());
+        change(config);
+    });
+    let tokens = tokens(0);
+    let strict = RouteRequest::from_tokens(&tokens).session(SESSION, Stickiness::Strict);
+    let home = fleet.router.route(&strict).unwrap();
+    let waits = fleet.router.admit(&strict).unwrap().try_take().expect_err("its rank is full");
+    (fleet, home, waits)
+}
+
+#[test]
+fn who_is_stuck_to_a_session_that_had_to_make_room_goes_at_once() {
+    let (fleet, home, waits) = stuck(|config| config.sessions.max_sessions = 1);
+    let other = RouteRequest::from_tokens(&[9; 16]).session(SessionId::new(8), Stickiness::Advisory);
+    let other = fleet.router.route(&other).unwrap();
+    assert_ne!(other.worker(), home.worker());
+    let went = waits.try_take().expect("its session is bound nowhere, and a worker has room").unwrap();
+    assert_ne!(went.worker(), home.worker());
+
+    // The same by gossip.
+    let (fleet, home, waits) = stuck(|config| config.sessions.max_sessions = 1);
+    let version = BindingVersion { count: 9, replica: 9 };
+    let (session, worker) = (SessionId::new(8), Some(rank(0)));
+    assert!(fleet.router.merge_session(SessionGossip { session, worker, version, idle: Duration::ZERO }));
+    assert_ne!(waits.try_take().expect("it goes").unwrap().worker(), home.worker());
+}
+
+#[test]
+fn who_is_stuck_to_a_session_that_expires_goes_at_the_next_sweep_or_with_the_next_room() {
+    let (fleet, home, waits) = stuck(|_| ());
+    fleet.clock.advance(Duration::from_secs(599));
+    fleet.router.expire_idle(Duration::from_secs(3_600));
+    let waits = waits.try_take().expect_err("it is bound, and its rank is full");
+    fleet.clock.advance(Duration::from_secs(1));
+    fleet.router.expire_idle(Duration::from_secs(3_600));
+    assert_ne!(waits.try_take().expect("it goes").unwrap().worker(), home.worker());
+
+    let (fleet, home, waits) = stuck(|_| ());
+    fleet.clock.advance(Duration::from_secs(600));
+    let short = fleet.router.route(&RouteRequest::from_tokens(&[9; 16])).unwrap();
+    assert_ne!(short.worker(), home.worker());
+    drop(short);
+    assert_ne!(waits.try_take().expect("it goes").unwrap().worker(), home.worker());
 }
 
 #[test]

@@ -328,6 +328,43 @@ mod faulty {
         assert_eq!((router.stats().queue.waiting, router.stats().load.requests), (0, 0));
     }
 
+    /// Has no cost for request 13 on an idle worker.
+    struct NoCost;
+
+    impl Scorer for NoCost {
+        fn name(&self) -> &'static str {
+            "no cost"
+        }
+
+        fn cost(&self, request: &SelectRequest<'_>, candidate: &Candidate<'_>) -> f64 {
+            let is_bad = request.id == Some(RequestId::new(13)) && candidate.prefill_tokens == 0;
+            if is_bad { f64::NAN } else { 0.0 }
+        }
+    }
+
+    #[test]
+    fn a_scorer_that_has_no_cost_for_the_head_does_not_block_those_behind_it() {
+        let router = router(CustomRules::new().scorer(1.0, NoCost));
+        let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
+        let spec = WorkerSpec::new(router.scheme().block_size()).with_capacity(capacity);
+        router.join(worker(1), spec).unwrap();
+        let [one, two] = [1, 2].map(|id| ask(&router, id).wait().unwrap());
+        let (bad, good, last) = (ask(&router, 13), ask(&router, 3), ask(&router, 4));
+        drop(one);
+        let good = good.try_take().expect("nothing is wrong with it, and a worker is idle").unwrap();
+        // One worker would have no cost for it and the other is full, so it waits, until both are idle.
+        let bad = bad.try_take().expect_err("a worker is full");
+        let last = last.try_take().expect_err("both are full");
+        drop(two);
+        let last = last.try_take().expect("a worker is idle").unwrap();
+        drop(last);
+        let bad = bad.try_take().expect_err("a worker is full");
+        drop(good);
+        let error = bad.try_take().expect("nobody is left who would take it").unwrap_err();
+        assert!(error.to_string().contains("bad score"), "{error}");
+        assert_eq!((router.stats().queue.waiting, router.stats().load.requests), (0, 0));
+    }
+
     #[derive(Debug)]
     struct Stops(Arc<AtomicBool>, Instant);
 
