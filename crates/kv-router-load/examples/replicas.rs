@@ -39,8 +39,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(deltas()?); // lost on its way
     println!("the next heartbeat shows that something is missing: {:?}", sync.receive(deltas()?, start));
     let later = start + Duration::from_secs(1);
-    println!("so it asks {:?} for everything", sync.wanted(later));
-    sync.receive_snapshot(here.bookings_snapshot().ok_or("no journal")?, later);
+    for wish in sync.wanted(later) {
+        println!("so it asks {} for what it lacks", wish.of);
+        for part in here.bookings_parts(wish.names).ok_or("no journal")? {
+            sync.receive_part(part, later);
+        }
+    }
     println!("the other sees {:?}", there.load(worker));
 
     drop((first, second));

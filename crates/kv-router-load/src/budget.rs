@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Units in use, never above the limit.
+/// Units in use, never above the limit but for those that another budget bounds.
 ///
 /// Relaxed everywhere: the counter guards memory use alone, and whoever takes or gives back a unit holds the lock
 /// of the table that the unit stands for.
@@ -28,8 +28,20 @@ impl Budget {
     /// Takes `units`, or nothing and returns `false` when they do not fit.
     #[must_use]
     pub(crate) fn try_take(&self, units: u64) -> bool {
-        let fits = |used: u64| used.checked_add(units).filter(|&sum| sum <= self.limit);
+        self.try_take_beyond(units, 0)
+    }
+
+    /// The same under a limit that is `more` higher.
+    #[must_use]
+    pub(crate) fn try_take_beyond(&self, units: u64, more: u64) -> bool {
+        let limit = self.limit.saturating_add(more);
+        let fits = |used: u64| used.checked_add(units).filter(|&sum| sum <= limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Takes units for which another budget was asked.
+    pub(crate) fn add(&self, units: u64) {
+        self.used.fetch_add(units, Ordering::Relaxed);
     }
 
     /// Gives back units that were taken before.
@@ -49,6 +61,10 @@ mod tests {
         assert!(budget.try_take(2) && !budget.try_take(2) && budget.try_take(1));
         assert!(!budget.try_take(u64::MAX), "an overflow must not look like room");
         assert_eq!(budget.used(), 3);
+        assert!(!budget.try_take_beyond(3, 2) && budget.try_take_beyond(2, 2));
+        assert!(!budget.try_take_beyond(u64::MAX, u64::MAX) && !budget.try_take(0));
+        budget.add(1);
+        budget.give_back(3);
         budget.give_back(3);
         assert_eq!(budget.used(), 0);
     }

@@ -58,14 +58,20 @@ pub struct Expired {
 pub struct LoadStats {
     /// Ranks known. Limit: [`LoadConfig::max_ranks`](crate::LoadConfig::max_ranks).
     pub ranks: u64,
-    /// Requests in flight. Limit: [`LoadConfig::max_requests`](crate::LoadConfig::max_requests).
+    /// Our own requests in flight. Limit: [`LoadConfig::max_requests`](crate::LoadConfig::max_requests).
     pub requests: u64,
+    /// Those of other replicas. Limit: [`LoadConfig::max_peer_requests`](crate::LoadConfig::max_peer_requests).
+    pub peer_requests: u64,
     /// Ids of those that have one.
     pub request_ids: u64,
     /// Attempts that ended before they were booked, and are kept out. Limit: [`LoadConfig::max_tombstones`](crate::LoadConfig::max_tombstones).
     pub tombstones: u64,
-    /// Prompt blocks stored. Limit: [`LoadConfig::max_prompt_blocks`](crate::LoadConfig::max_prompt_blocks).
+    /// Prompt blocks stored, for our own requests and those of others. Limit:
+    /// [`LoadConfig::max_prompt_blocks`](crate::LoadConfig::max_prompt_blocks) and `peer_prompt_blocks`.
     pub prompt_blocks: u64,
+    /// Blocks of the prompts of other replicas, each as often as it is booked. Limit:
+    /// [`LoadConfig::max_peer_prompt_blocks`](crate::LoadConfig::max_peer_prompt_blocks).
+    pub peer_prompt_blocks: u64,
     /// Runs of prompt blocks between two forks, at most twice the requests.
     pub prompt_runs: u64,
 }

@@ -47,7 +47,7 @@
 //! | compare all ranks in one decision | [`LoadSnapshot`], filled by [`LoadTracker::snapshot_into`] |
 //! | know when a rank has room again | [`LoadListener`], in the [`Hooks`] of [`LoadTracker::with_hooks`] |
 //! | count what engines report beside it | [`LoadTracker::report`] with an [`EngineReport`] |
-//! | share load with other routers | a [`JournalConfig`] in the [`Hooks`], and a [`ReplicaSync`] |
+//! | share load with other routers | a [`JournalConfig`] in the [`Hooks`], [`LoadTracker::take_deltas`], [`LoadTracker::bookings_parts`], and a [`ReplicaSync`] |
 //! | end requests in any order | [`LoadTracker::end_attempt`] |
 //! | know who leaked | [`Expired`], from [`LoadTracker::expire_idle`] |
 //!
@@ -60,7 +60,8 @@
 //! * Expiry follows inactivity, never age.
 //! * The three numbers of one rank always belong together. Numbers of two ranks may be a few bookings apart.
 //! * Foreign load is what an engine reports beyond our bookings of that moment: of those, nothing counts twice.
-//! * Replicas whose messages are lost, repeated or reordered agree in the end; a dead one's bookings expire.
+//! * Replicas whose messages are lost, repeated or reordered agree in the end; a dead one's bookings expire. No message
+//!   is larger than set, and what others book takes no room of our own.
 //! * Requests, ranks, tombstones and stored prompt blocks are bounded by [`LoadConfig`]; [`LoadTracker::stats`] shows the use.
 //!
 //! Deliberately absent: a clock (every call takes `now`), threads (the caller decides when to sweep), sockets (the
@@ -98,8 +99,8 @@ pub use engine::{EngineReport, RankCapacity};
 pub use error::{AddRankError, BookError};
 pub use hooks::{Hooks, LoadListener};
 pub use replica::{
-    BookingName, BookingsSnapshot, DeltaBatch, JournalConfig, LoadDelta, ReplicaId, ReplicaLife, ReplicaSync,
-    SharedBooking, SyncConfig, SyncConfigError, SyncOutcome, SyncStats,
+    BookingName, BookingsPart, BookingsParts, BookingsWish, DeltaBatch, JournalConfig, LoadDelta, ReplicaId,
+    ReplicaLife, ReplicaSync, SharedBooking, SyncConfig, SyncConfigError, SyncOutcome, SyncStats,
 };
 pub use snapshot::{LoadSnapshot, Membership, RankLoad};
 pub use tracker::LoadTracker;

@@ -30,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) slot: Slot,
     /// Where the prompt ends in the tree.
     pub(crate) end: RunId,
+    /// The blocks of its prompt.
+    pub(crate) prompt_blocks: u64,
     /// 0 once the prefill has completed.
     pub(crate) prefill_tokens: u64,
     pub(crate) private_blocks: u32,
@@ -76,7 +78,7 @@ impl Requests {
             }
             None => {
                 self.places.push(Some((serial, request)));
-                // Fits: `LoadConfig::MAX_REQUESTS` bounds the table.
+                // Fits: `LoadConfig::MAX_REQUESTS` bounds our own and those of others, each.
                 (self.places.len() - 1) as u32
             }
         };
@@ -111,9 +113,5 @@ impl Requests {
             let (serial, request) = place.as_ref()?;
             Some((RequestKey { index: index as u32, serial: *serial }, request))
         })
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Freed {
     pub(crate) key: RequestKey,
     pub(crate) origin: Origin,
     pub(crate) request: Option<RequestId>,
+    /// Blocks of its prompt, and those of them that nobody else has in flight.
+    pub(crate) prompt_blocks: u64,
     pub(crate) stored_blocks: u64,
     pub(crate) last_activity: Instant,
 }
@@ -160,6 +162,7 @@ impl Shard {
             origin,
             slot,
             end,
+            prompt_blocks: demand.prompt_blocks.len() as u64,
             prefill_tokens: demand.prefill_tokens,
             private_blocks: demand.private_blocks,
             output_blocks: 0,
@@ -202,6 +205,7 @@ impl Shard {
             key,
             origin: request.origin,
             request: request.id,
+            prompt_blocks: request.prompt_blocks,
             stored_blocks: released.stored,
             last_activity: request.last_activity,
         })
@@ -212,14 +216,19 @@ impl Shard {
         self.requests.get(key)
     }
 
-    /// Our own requests, each with its rank and its prompt.
-    pub(crate) fn own_requests(
+    /// A request that is counted, with its rank and its prompt.
+    pub(crate) fn request_with_prompt(
         &self,
-    ) -> impl Iterator<Item = (RequestKey, &Request, WorkerRank, Vec<SequenceHash>)> {
-        self.requests.iter().filter(|(_, request)| request.origin == Origin::Own).map(|(key, request)| {
-            let worker = self.workers[self.position(request.slot)];
-            (key, request, worker, self.prompts.prompt(request.end))
-        })
+        key: RequestKey,
+    ) -> Option<(&Request, WorkerRank, Vec<SequenceHash>)> {
+        let request = self.requests.get(key)?;
+        Some((request, self.workers[self.position(request.slot)], self.prompts.prompt(request.end)))
+    }
+
+    /// Our own requests.
+    pub(crate) fn own_requests(&self) -> impl Iterator<Item = RequestKey> {
+        let own = self.requests.iter().filter(|(_, request)| request.origin == Origin::Own);
+        own.map(|(key, _)| key)
     }
 
     /// What is known of a rank besides what is booked.
@@ -315,10 +324,6 @@ impl Shard {
     /// of blocks: what a rank shares is the sum.
     pub(crate) fn for_each_share(&self, prompt: &[SequenceHash], mut each: impl FnMut(usize, u32)) {
         self.prompts.for_each_share(prompt, |slot, blocks| each(self.position(slot), blocks));
-    }
-
-    pub(crate) fn request_count(&self) -> usize {
-        self.requests.len()
     }
 
     pub(crate) fn run_count(&self) -> usize {

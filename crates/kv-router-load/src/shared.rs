@@ -22,9 +22,15 @@ pub(crate) struct Shared {
     /// The requests in flight that have an id: those of the shards, never more.
     pub(crate) ids: Mutex<Ids>,
     pub(crate) ranks: Budget,
+    /// Our own.
     pub(crate) requests: Budget,
+    /// Blocks that are stored, whoever booked them. The limit is that of our own.
     pub(crate) prompt_blocks: Budget,
+    pub(crate) peer_requests: Budget,
+    /// Blocks of the prompts of others, each as often as it is booked: at least those of them that are stored.
+    pub(crate) peer_prompt_blocks: Budget,
     pub(crate) max_requests: u32,
+    pub(crate) max_peer_requests: u32,
     pub(crate) max_ranks: u32,
     pub(crate) max_tombstones: usize,
     pub(crate) listener: Option<Arc<dyn LoadListener>>,
@@ -38,12 +44,16 @@ impl Shared {
 
     pub(crate) fn note_booked(&self, worker: WorkerRank, key: RequestKey, demand: &Demand<'_>) {
         if let Some(journal) = &self.journal {
+            let (told, untold) = journal.told(demand.prompt_blocks);
+            if untold > 0 {
+                journal.note_shortened();
+            }
             journal.push(LoadDelta::Booked(SharedBooking {
                 name: name(shard_of(worker), key),
                 worker,
                 prefill_tokens: demand.prefill_tokens,
-                prompt_blocks: demand.prompt_blocks.to_vec(),
-                private_blocks: demand.private_blocks,
+                prompt_blocks: told.to_vec(),
+                private_blocks: demand.private_blocks.saturating_add(untold),
                 output_blocks: 0,
             }));
         }
@@ -82,17 +92,32 @@ impl Shared {
         }
     }
 
-    /// Takes room for one request, or nothing.
-    pub(crate) fn take(&self, prompt_blocks: u64) -> Result<(), BookError> {
-        if !self.requests.try_take(1) {
-            return Err(BookError::TooManyRequests { limit: self.max_requests });
+    /// Takes room for one request with so many blocks in its prompt, of which `new` are not stored yet; or nothing.
+    ///
+    /// What others have booked takes no room of ours. A block that we share with them is stored once, and it cannot be told
+    /// who of us it is stored for: so ours may come to the limit and what theirs can be at most, which is never less than
+    /// what ours alone would need.
+    pub(crate) fn take(&self, origin: Origin, prompt: u64, new: u64) -> Result<(), BookError> {
+        let (requests, limit) = match origin {
+            Origin::Own => (&self.requests, self.max_requests),
+            Origin::Replica => (&self.peer_requests, self.max_peer_requests),
+        };
+        if !requests.try_take(1) {
+            return Err(BookError::TooManyRequests { limit });
         }
-        if !self.prompt_blocks.try_take(prompt_blocks) {
-            self.requests.give_back(1);
-            return Err(BookError::TooManyPromptBlocks {
-                needed: prompt_blocks,
-                limit: self.prompt_blocks.limit(),
-            });
+        let (has_room, needed, blocks) = match origin {
+            Origin::Own => {
+                let theirs = self.peer_prompt_blocks.used();
+                (self.prompt_blocks.try_take_beyond(new, theirs), new, &self.prompt_blocks)
+            }
+            Origin::Replica => (self.peer_prompt_blocks.try_take(prompt), prompt, &self.peer_prompt_blocks),
+        };
+        if !has_room {
+            requests.give_back(1);
+            return Err(BookError::TooManyPromptBlocks { needed, limit: blocks.limit() });
+        }
+        if origin == Origin::Replica {
+            self.prompt_blocks.add(new);
         }
         Ok(())
     }
@@ -108,7 +133,13 @@ impl Shared {
         {
             journal.push(LoadDelta::Released { name: name(shard_of(freed.worker), freed.key) });
         }
-        self.requests.give_back(1);
+        match freed.origin {
+            Origin::Own => self.requests.give_back(1),
+            Origin::Replica => {
+                self.peer_requests.give_back(1);
+                self.peer_prompt_blocks.give_back(freed.prompt_blocks);
+            }
+        }
         self.prompt_blocks.give_back(freed.stored_blocks);
     }
 }

@@ -14,8 +14,8 @@ use crate::requests::Origin;
 use crate::shard::Shard;
 use crate::shared::Shared;
 use crate::{
-    AddRankError, AttemptEnd, BookError, Booking, Demand, Expired, Hooks, LoadConfig, LoadConfigError,
-    LoadSnapshot, LoadStats, SharedBooking, WorkerLoad,
+    AddRankError, AttemptEnd, BookError, Booking, Demand, Expired, Hooks, JournalConfig, LoadConfig,
+    LoadConfigError, LoadSnapshot, LoadStats, SharedBooking, WorkerLoad,
 };
 
 /// Counts what every worker rank is working on. A handle: clones share one state.
@@ -55,9 +55,14 @@ impl LoadTracker {
     ///
     /// # Errors
     ///
-    /// The first field of `config` outside its range.
+    /// The first field of `config`, or of the journal in `hooks`, outside its range.
     pub fn with_hooks(config: LoadConfig, hooks: Hooks) -> Result<Self, LoadConfigError> {
         config.validate()?;
+        if let Some(JournalConfig { max_message_bytes: given, .. }) = hooks.journal
+            && !JournalConfig::MESSAGE_BYTES.contains(&given)
+        {
+            return Err(LoadConfigError::MaxMessageBytes { given });
+        }
         let shared = Shared {
             shards: std::array::from_fn(|_| RwLock::new(Shard::new())),
             journal: hooks.journal.map(Journal::new),
@@ -65,7 +70,10 @@ impl LoadTracker {
             ranks: Budget::new(u64::from(config.max_ranks)),
             requests: Budget::new(u64::from(config.max_requests)),
             prompt_blocks: Budget::new(config.max_prompt_blocks),
+            peer_requests: Budget::new(u64::from(config.max_peer_requests)),
+            peer_prompt_blocks: Budget::new(config.max_peer_prompt_blocks),
             max_requests: config.max_requests,
+            max_peer_requests: config.max_peer_requests,
             max_ranks: config.max_ranks,
             max_tombstones: config.max_tombstones as usize,
             listener: hooks.listener,
@@ -162,7 +170,8 @@ impl LoadTracker {
             }
         }
         let fork = shard.find_prompt(demand.prompt_blocks);
-        self.shared.take((demand.prompt_blocks.len() - fork.depth) as u64)?;
+        let blocks = demand.prompt_blocks.len();
+        self.shared.take(origin, blocks as u64, (blocks - fork.depth) as u64)?;
         let key = shard.book(worker, &demand, origin, fork, now).ok_or(BookError::UnknownRank { worker })?;
         if let Some((request, ids)) = &mut ids {
             ids.insert(*request, Home { worker, key, attempt: demand.attempt });
@@ -253,7 +262,10 @@ impl LoadTracker {
     pub fn stats(&self) -> LoadStats {
         let mut stats = LoadStats {
             ranks: self.shared.ranks.used(),
+            requests: self.shared.requests.used(),
+            peer_requests: self.shared.peer_requests.used(),
             prompt_blocks: self.shared.prompt_blocks.used(),
+            peer_prompt_blocks: self.shared.peer_prompt_blocks.used(),
             ..LoadStats::default()
         };
         {
@@ -261,9 +273,7 @@ impl LoadTracker {
             (stats.request_ids, stats.tombstones) = (ids.len() as u64, ids.tombstones() as u64);
         }
         for shard in &self.shared.shards {
-            let shard = shard.read();
-            stats.requests += shard.request_count() as u64;
-            stats.prompt_runs += shard.run_count() as u64;
+            stats.prompt_runs += shard.read().run_count() as u64;
         }
         stats
     }

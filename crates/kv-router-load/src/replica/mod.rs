@@ -1,18 +1,22 @@
 //! What replicas of a router tell each other of their bookings. Plain data: how it travels is the caller's business.
 
 mod journal;
+mod parts;
+mod peer;
+mod ranges;
 mod sync;
 
 use std::fmt;
+use std::ops::Range;
 
 use kv_router_types::{SequenceHash, WorkerRank};
 
 use crate::LoadTracker;
-use crate::shared::name;
 
 pub(crate) use journal::Journal;
 pub use journal::JournalConfig;
-pub use sync::{ReplicaSync, SyncConfig, SyncConfigError, SyncOutcome, SyncStats};
+pub use parts::BookingsParts;
+pub use sync::{BookingsWish, ReplicaSync, SyncConfig, SyncConfigError, SyncOutcome, SyncStats};
 
 /// One router among several over one fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +55,9 @@ pub struct ReplicaLife {
 pub struct BookingName(u64);
 
 impl BookingName {
+    /// All names: no booking has the last number.
+    pub const ALL: Range<Self> = Self(0)..Self(u64::MAX);
+
     /// Wraps a number that came over the wire.
     pub const fn new(raw: u64) -> Self {
         Self(raw)
@@ -71,16 +78,16 @@ pub struct SharedBooking {
     pub worker: WorkerRank,
     /// Prompt tokens left to compute; 0 once the prefill has completed.
     pub prefill_tokens: u64,
-    /// The whole blocks of the prompt, as rolling hashes.
+    /// The whole blocks of the prompt, as rolling hashes; of one that is too long for a message, the first of them.
     pub prompt_blocks: Vec<SequenceHash>,
-    /// Blocks that no other request can share.
+    /// Blocks that no other request can share, or that do not fit a message.
     pub private_blocks: u32,
     /// Blocks that its output fills.
     pub output_blocks: u32,
 }
 
 /// One change of the bookings of a replica. Each says how things are and not by how much they changed, so one that
-/// comes on top of a younger snapshot does no harm.
+/// comes on top of a younger part, or out of turn, does no harm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadDelta {
     /// A request was booked.
@@ -113,47 +120,26 @@ pub struct DeltaBatch {
     pub deltas: Vec<LoadDelta>,
 }
 
-/// All bookings of a replica, for others that have just started or missed something.
+/// All bookings of a replica that have a name in some range, for others that have just started or missed something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BookingsSnapshot {
+pub struct BookingsPart {
     /// Whose bookings.
     pub from: ReplicaLife,
     /// The number of the first change that is not in here. Some later ones may be.
     pub next: u64,
+    /// Their names. One that is not in here is not booked.
+    pub names: Range<BookingName>,
     /// The bookings.
     pub bookings: Vec<SharedBooking>,
 }
 
 impl LoadTracker {
-    /// Changes of our own bookings since the last call, at most `most` of them, and fewer when their prompts are long:
-    /// call it until there is none. Send them to every other replica, in
+    /// Changes of our own bookings since the last call, at most `most` of them, and fewer when they would not fit a
+    /// message: call it until there is none. Send them to every other replica, in
     /// their order if that is possible. Without changes the batch is a heartbeat, and should be sent now and then.
     /// `None` for a tracker without a journal.
     pub fn take_deltas(&self, most: usize) -> Option<DeltaBatch> {
         self.shared().journal.as_ref().map(|journal| journal.take(most))
-    }
-
-    /// Our own bookings, for a replica that needs them all. `None` for a tracker without a journal.
-    ///
-    /// Changes during the call may be in it or not. They come as deltas too, and change nothing then.
-    pub fn bookings_snapshot(&self) -> Option<BookingsSnapshot> {
-        let journal = self.shared().journal.as_ref()?;
-        // Before the bookings are read: whatever is missing in them has a later number.
-        let next = journal.next();
-        let mut bookings = Vec::new();
-        for (index, shard) in self.shared().shards.iter().enumerate() {
-            bookings.extend(shard.read().own_requests().map(|(key, request, worker, prompt_blocks)| {
-                SharedBooking {
-                    name: name(index, key),
-                    worker,
-                    prefill_tokens: request.prefill_tokens,
-                    prompt_blocks,
-                    private_blocks: request.private_blocks,
-                    output_blocks: request.output_blocks,
-                }
-            }));
-        }
-        Some(BookingsSnapshot { from: journal.life(), next, bookings })
     }
 
     pub(crate) fn life(&self) -> Option<ReplicaLife> {

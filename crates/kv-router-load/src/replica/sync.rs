@@ -1,30 +1,31 @@
 //! The bookings of other replicas, counted here as if they were ours.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::{BookingName, BookingsSnapshot, DeltaBatch, LoadDelta, ReplicaId, ReplicaLife, SharedBooking};
-use crate::{BookError, Booking, BookingState, LoadTracker};
+use super::peer::{Means, Peer};
+use super::{BookingName, BookingsPart, DeltaBatch, Journal, ReplicaId, ReplicaLife};
+use crate::LoadTracker;
 
 /// The bounds of a [`ReplicaSync`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncConfig {
-    /// Other replicas known at a time, at least 1. Default 64. Their bookings are bounded by the tracker's own
-    /// [`LoadConfig::max_requests`](crate::LoadConfig::max_requests).
+    /// Other replicas known at a time, at least 1. Default 64. The bookings of all of them together are bounded by
+    /// [`LoadConfig::max_peer_requests`](crate::LoadConfig::max_peer_requests).
     pub max_replicas: usize,
-    /// Changes of one replica that are held while an earlier one is missing. Default 4,096. What does not fit is
-    /// dropped; a snapshot then brings it.
-    pub max_held: usize,
+    /// Runs of changes of one replica that count while an earlier one is missing. Default 4,096. What does not fit is
+    /// dropped, as if it had been lost.
+    pub max_ahead: usize,
     /// A replica that was not heard of for so long is dead, and its bookings expire. Default 10 s. Give it several
     /// heartbeats.
     pub dead_after: Duration,
-    /// How long a missing change may be under way before a snapshot is asked for. Default 100 ms.
+    /// How long a missing change may be under way before all bookings are asked for. Default 100 ms.
     pub patience: Duration,
-    /// When an unanswered question for a snapshot is asked again. Default 1 s.
+    /// When what is still lacking is asked for again, after the question or the last part of an answer. Default 1 s.
     pub ask_again: Duration,
 }
 
@@ -32,7 +33,7 @@ impl Default for SyncConfig {
     fn default() -> Self {
         Self {
             max_replicas: 64,
-            max_held: 4_096,
+            max_ahead: 4_096,
             dead_after: Duration::from_secs(10),
             patience: Duration::from_millis(100),
             ask_again: Duration::from_secs(1),
@@ -68,9 +69,9 @@ pub enum SyncOutcome {
     Applied,
     /// It said nothing new.
     Known,
-    /// An earlier one is missing. It is held, or will come with a snapshot.
+    /// An earlier one is missing. What can count by itself does.
     Ahead,
-    /// It is of a life that has ended, or is our own.
+    /// It is of a life that has ended or was forgotten, or is our own.
     Stale,
     /// Too many replicas are known: its sender is not counted. Raise `max_replicas`.
     TooManyReplicas,
@@ -86,82 +87,34 @@ pub struct SyncStats {
     pub behind: usize,
     /// Their bookings that count here.
     pub bookings: usize,
-    /// Changes that wait for an earlier one.
-    pub held: usize,
+    /// Changes that count although an earlier one is missing.
+    pub ahead: u64,
     /// Changes applied since the beginning.
     pub applied: u64,
-    /// Snapshots applied since the beginning.
+    /// Parts of the bookings of others applied since the beginning.
+    pub parts: u64,
+    /// How often parts had told everything that was lacking of a replica, since the beginning.
     pub snapshots: u64,
     /// Bookings that could not be counted, because their rank is unknown here or a bound is reached. They are asked for
     /// again: when a rank is added, or every [`SyncConfig::ask_again`] while there is no room.
     pub refused: u64,
     /// Replicas that fell silent.
     pub expired: u64,
+    /// Our own bookings whose prompts were too long to be told in whole:
+    /// [`JournalConfig::max_message_bytes`](crate::JournalConfig::max_message_bytes).
+    pub shortened: u64,
 }
 
-/// Releases remembered while a snapshot is wanted. Above it only a younger snapshot will do.
-const MOST_RELEASED: usize = 65_536;
+/// Lives of forgotten replicas that are remembered. Above it the one that was forgotten first goes.
+const MOST_FORGOTTEN: usize = 256;
 
-/// What is known of one replica.
-#[derive(Debug)]
-struct Peer {
-    life: u64,
-    /// The number of the next change to apply.
-    next: u64,
-    /// One more than the highest number heard of.
-    known: u64,
-    /// Everything is wanted anew, whatever the numbers say, since the next change had this number.
-    incomplete: Option<u64>,
-    /// What was released since then: a snapshot that was overtaken must not bring it back.
-    released: FxHashSet<BookingName>,
-    /// When a booking could not be counted for lack of room, since everything was asked for last.
-    refused: Option<Instant>,
-    behind_since: Option<Instant>,
-    asked: Option<Instant>,
-    heard: Instant,
-    bookings: FxHashMap<BookingName, Booking>,
-    held: BTreeMap<u64, LoadDelta>,
-}
-
-impl Peer {
-    fn new(life: u64, now: Instant) -> Self {
-        Self {
-            life,
-            next: 0,
-            known: 0,
-            incomplete: None,
-            released: FxHashSet::default(),
-            refused: None,
-            behind_since: None,
-            asked: None,
-            heard: now,
-            bookings: FxHashMap::default(),
-            held: BTreeMap::new(),
-        }
-    }
-
-    fn is_behind(&self) -> bool {
-        self.incomplete.is_some() || self.next < self.known
-    }
-
-    /// Wants everything anew. Only snapshots from now on will do: what was refused before is in them.
-    fn lack(&mut self) {
-        self.incomplete = Some(self.next);
-        self.released.clear();
-    }
-
-    fn lack_nothing(&mut self) {
-        self.incomplete = None;
-        self.released = FxHashSet::default();
-    }
-
-    fn note_progress(&mut self, now: Instant) {
-        if !self.is_behind() {
-            (self.behind_since, self.asked) = (None, None);
-        } else if self.behind_since.is_none() {
-            self.behind_since = Some(now);
-        }
-    }
+/// Names of bookings that are lacking of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookingsWish {
+    /// Whose.
+    pub of: ReplicaId,
+    /// Which: ask it for its [`LoadTracker::bookings_parts`] with these names.
+    pub names: Range<BookingName>,
 }
 
 /// Books what other replicas have booked, so that a [`LoadTracker`] shows the load of the whole fleet.
@@ -172,14 +125,19 @@ impl Peer {
 ///
 /// # Consistency
 ///
-/// Once every message has arrived that is not lost, and every snapshot asked for, the load of each rank is equal on all
-/// replicas that know the rank. A change that is lost is noticed by the next message of its sender.
+/// Once every message has arrived that is not lost, and every part asked for, the load of each rank is equal on all
+/// replicas that know the rank, but for what of too long prompts is shared: see
+/// [`JournalConfig::max_message_bytes`](crate::JournalConfig::max_message_bytes). A change that is lost is noticed by the
+/// next message of its sender. What is told of a replica while something of it is missing counts at once, as far as it
+/// can.
 #[derive(Debug)]
 pub struct ReplicaSync {
     tracker: LoadTracker,
     own: ReplicaLife,
     config: SyncConfig,
     peers: BTreeMap<ReplicaId, Peer>,
+    /// The lives that said goodbye last, the first of them first.
+    forgotten: VecDeque<ReplicaLife>,
     stats: SyncStats,
 }
 
@@ -194,97 +152,58 @@ impl ReplicaSync {
         if config.max_replicas == 0 {
             return Err(SyncConfigError::MaxReplicas);
         }
-        Ok(Self { tracker, own, config, peers: BTreeMap::new(), stats: SyncStats::default() })
+        let (peers, forgotten) = (BTreeMap::new(), VecDeque::new());
+        Ok(Self { tracker, own, config, peers, forgotten, stats: SyncStats::default() })
     }
 
     /// Takes changes of another replica.
     pub fn receive(&mut self, batch: DeltaBatch, now: Instant) -> SyncOutcome {
         let DeltaBatch { from, first, deltas } = batch;
-        let Some(peer) = greet(&mut self.peers, self.own, &self.config, from, now) else {
-            return self.turned_away(from);
-        };
-        let end = first.saturating_add(deltas.len() as u64);
-        peer.known = peer.known.max(end);
-        let before = peer.next;
-        for (number, delta) in (first..end).zip(deltas) {
-            match number.cmp(&peer.next) {
-                std::cmp::Ordering::Less => {}
-                std::cmp::Ordering::Equal => apply(&self.tracker, &mut self.stats, peer, delta, now),
-                std::cmp::Ordering::Greater if peer.held.len() < self.config.max_held => {
-                    peer.held.insert(number, delta);
+        self.with_peer(from, now, |peer, means| peer.receive(first, deltas, means))
+    }
+
+    /// Takes a part of the bookings of another replica. They replace what was known of those with these names.
+    pub fn receive_part(&mut self, part: BookingsPart, now: Instant) -> SyncOutcome {
+        self.with_peer(part.from, now, |peer, means| peer.receive_part(part, means))
+    }
+
+    /// Has the sender of a message take it in, in the life that the message is of, if that counts.
+    fn with_peer(
+        &mut self,
+        from: ReplicaLife,
+        now: Instant,
+        work: impl FnOnce(&mut Peer, &mut Means<'_>) -> SyncOutcome,
+    ) -> SyncOutcome {
+        let is_full = self.peers.len() >= self.config.max_replicas;
+        let peer = match self.peers.entry(from.replica) {
+            _ if from.replica == self.own.replica => return SyncOutcome::Stale,
+            Entry::Occupied(peer) => {
+                let peer = peer.into_mut();
+                if from.life < peer.life {
+                    return SyncOutcome::Stale;
                 }
-                std::cmp::Ordering::Greater => {}
-            }
-        }
-        catch_up(&self.tracker, &mut self.stats, peer, now);
-        peer.note_progress(now);
-        match peer.next {
-            next if next > before => SyncOutcome::Applied,
-            next if next < end => SyncOutcome::Ahead,
-            _ => SyncOutcome::Known,
-        }
-    }
-
-    /// Takes all bookings of another replica. They replace what was known of it.
-    pub fn receive_snapshot(&mut self, snapshot: BookingsSnapshot, now: Instant) -> SyncOutcome {
-        let BookingsSnapshot { from, next, bookings } = snapshot;
-        let Some(peer) = greet(&mut self.peers, self.own, &self.config, from, now) else {
-            return self.turned_away(from);
-        };
-        peer.known = peer.known.max(next);
-        if next < peer.next {
-            // It would undo changes that were applied since. But what it has and we have not, and what was not released
-            // since, could not be counted when it was booked.
-            if peer.incomplete.is_none_or(|since| next < since) {
-                return SyncOutcome::Known;
-            }
-            for booking in bookings {
-                if !peer.released.contains(&booking.name) {
-                    let held = peer.bookings.remove(&booking.name);
-                    renew(&self.tracker, &mut self.stats, peer, held, booking, now);
+                if from.life > peer.life {
+                    *peer = Peer::new(from.life, now);
                 }
+                peer
             }
-        } else {
-            let mut gone = std::mem::take(&mut peer.bookings);
-            for booking in bookings {
-                let held = gone.remove(&booking.name);
-                renew(&self.tracker, &mut self.stats, peer, held, booking, now);
-            }
-            drop(gone);
-            peer.next = next;
-            peer.held = peer.held.split_off(&next);
-        }
-        peer.lack_nothing();
-        catch_up(&self.tracker, &mut self.stats, peer, now);
-        // The question is answered, even if there is more to ask.
-        (peer.behind_since, peer.asked) = (None, None);
-        peer.note_progress(now);
-        self.stats.snapshots += 1;
-        SyncOutcome::Applied
+            Entry::Vacant(_) if is_fenced(&self.forgotten, from) => return SyncOutcome::Stale,
+            Entry::Vacant(_) if is_full => return SyncOutcome::TooManyReplicas,
+            Entry::Vacant(place) => place.insert(Peer::new(from.life, now)),
+        };
+        peer.heard = peer.heard.max(now);
+        let (tracker, max_ahead) = (&self.tracker, self.config.max_ahead);
+        work(peer, &mut Means { tracker, stats: &mut self.stats, max_ahead, now })
     }
 
-    fn turned_away(&self, from: ReplicaLife) -> SyncOutcome {
-        let is_known = from.replica == self.own.replica || self.peers.contains_key(&from.replica);
-        if is_known { SyncOutcome::Stale } else { SyncOutcome::TooManyReplicas }
-    }
-
-    /// The replicas of which a snapshot is needed now: ask each for its [`LoadTracker::bookings_snapshot`].
-    pub fn wanted(&mut self, now: Instant) -> Vec<ReplicaId> {
+    /// The bookings that are lacking and have to be asked for now. What is asked for comes in parts, and what is lacking
+    /// of those is asked for again.
+    pub fn wanted(&mut self, now: Instant) -> Vec<BookingsWish> {
         let SyncConfig { patience, ask_again, .. } = self.config;
-        let since = |then: Instant| now.saturating_duration_since(then);
         let mut wanted = Vec::new();
-        for (&replica, peer) in &mut self.peers {
-            if peer.refused.is_some_and(|then| since(then) >= ask_again) {
-                peer.refused = None;
-                peer.lack();
-                peer.note_progress(now);
-            }
-            let is_due =
-                peer.behind_since.is_some_and(|then| peer.incomplete.is_some() || since(then) >= patience);
-            if is_due && peer.asked.is_none_or(|then| since(then) >= ask_again) {
-                peer.asked = Some(now);
-                wanted.push(replica);
-            }
+        for (&of, peer) in &mut self.peers {
+            let names = peer.wanted(patience, ask_again, now);
+            wanted.extend(names.into_iter().map(|names| BookingsWish { of, names }));
         }
         wanted
     }
@@ -301,18 +220,23 @@ impl ReplicaSync {
         dead
     }
 
-    /// Gives back the bookings of a replica that said goodbye. `false` when it is unknown.
+    /// Gives back the bookings of a replica that said goodbye, and takes in nothing more of this life of it, however
+    /// late it comes: only a restart, which is a new life, brings it back. 256 lives are remembered so. `false` when it
+    /// is unknown.
     pub fn forget(&mut self, replica: ReplicaId) -> bool {
-        self.peers.remove(&replica).is_some()
+        let Some(peer) = self.peers.remove(&replica) else { return false };
+        self.forgotten.retain(|forgotten| forgotten.replica != replica);
+        if self.forgotten.len() >= MOST_FORGOTTEN {
+            self.forgotten.pop_front();
+        }
+        self.forgotten.push_back(ReplicaLife { replica, life: peer.life });
+        true
     }
 
     /// Says that a rank was added to the tracker: others may have bookings on it that did not count before. They are
     /// asked for everything anew.
     pub fn rank_added(&mut self, now: Instant) {
-        for peer in self.peers.values_mut() {
-            peer.lack();
-            peer.note_progress(now);
-        }
+        self.peers.values_mut().for_each(|peer| peer.lack_all(now));
     }
 
     /// What is held, and has been counted.
@@ -320,105 +244,15 @@ impl ReplicaSync {
         SyncStats {
             replicas: self.peers.len(),
             behind: self.peers.values().filter(|peer| peer.is_behind()).count(),
-            bookings: self.peers.values().map(|peer| peer.bookings.len()).sum(),
-            held: self.peers.values().map(|peer| peer.held.len()).sum(),
+            bookings: self.peers.values().map(Peer::bookings).sum(),
+            ahead: self.peers.values().map(Peer::ahead).sum(),
+            shortened: self.tracker.shared().journal.as_ref().map_or(0, Journal::shortened),
             ..self.stats
         }
     }
 }
 
-/// The sender of a message, in the life that the message is of. `None` when it does not count.
-fn greet<'p>(
-    peers: &'p mut BTreeMap<ReplicaId, Peer>,
-    own: ReplicaLife,
-    config: &SyncConfig,
-    from: ReplicaLife,
-    now: Instant,
-) -> Option<&'p mut Peer> {
-    let is_full = peers.len() >= config.max_replicas && !peers.contains_key(&from.replica);
-    if from.replica == own.replica || is_full {
-        return None;
-    }
-    let peer = peers.entry(from.replica).or_insert_with(|| Peer::new(from.life, now));
-    if from.life < peer.life {
-        return None;
-    }
-    if from.life > peer.life {
-        *peer = Peer::new(from.life, now);
-    }
-    peer.heard = peer.heard.max(now);
-    Some(peer)
-}
-
-/// Applies what was held and is no longer ahead.
-fn catch_up(tracker: &LoadTracker, stats: &mut SyncStats, peer: &mut Peer, now: Instant) {
-    while let Some(entry) = peer.held.first_entry() {
-        if *entry.key() > peer.next {
-            break;
-        }
-        let (number, delta) = entry.remove_entry();
-        if number == peer.next {
-            apply(tracker, stats, peer, delta, now);
-        }
-    }
-}
-
-fn apply(tracker: &LoadTracker, stats: &mut SyncStats, peer: &mut Peer, delta: LoadDelta, now: Instant) {
-    match delta {
-        LoadDelta::Booked(booking) => book(tracker, stats, peer, booking, now),
-        LoadDelta::Progressed { name, prefill_tokens, output_blocks } => {
-            if let Some(booking) = peer.bookings.get(&name) {
-                let _ = booking.set_progress(prefill_tokens, output_blocks, now);
-            }
-        }
-        LoadDelta::Released { name } => {
-            peer.bookings.remove(&name);
-            if peer.incomplete.is_some() {
-                peer.released.insert(name);
-            }
-        }
-    }
-    peer.next += 1;
-    if peer.released.len() > MOST_RELEASED {
-        peer.lack();
-    }
-    stats.applied += 1;
-}
-
-/// Counts a booking of a snapshot, of which `held` is known.
-fn renew(
-    tracker: &LoadTracker,
-    stats: &mut SyncStats,
-    peer: &mut Peer,
-    held: Option<Booking>,
-    booking: SharedBooking,
-    now: Instant,
-) {
-    let told = (booking.prefill_tokens, booking.output_blocks);
-    match held {
-        Some(held) if held.set_progress(told.0, told.1, now) == BookingState::Held => {
-            peer.bookings.insert(booking.name, held);
-        }
-        // One whose rank left and came back counts for nothing: it is booked again.
-        _ => book(tracker, stats, peer, booking, now),
-    }
-}
-
-fn book(tracker: &LoadTracker, stats: &mut SyncStats, peer: &mut Peer, booking: SharedBooking, now: Instant) {
-    // A snapshot may have been ahead of the change that booked it.
-    if peer.bookings.contains_key(&booking.name) {
-        return;
-    }
-    match tracker.book_shared(&booking, now) {
-        Ok(held) => {
-            peer.bookings.insert(booking.name, held);
-        }
-        Err(error) => {
-            stats.refused += 1;
-            // For a rank that is unknown here there is `rank_added`; room may come up at any time.
-            if !matches!(error, BookError::UnknownRank { .. }) {
-                peer.refused.get_or_insert(now);
-            }
-        }
-    }
+/// Whether a replica said goodbye in this life, or in a later one.
+fn is_fenced(forgotten: &VecDeque<ReplicaLife>, from: ReplicaLife) -> bool {
+    forgotten.iter().any(|gone| gone.replica == from.replica && gone.life >= from.life)
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::common::{Clock, blocks, check_empty, demand, rank, tracker};
 use kv_router_load::{
-    Booking, BookingState, Hooks, JournalConfig, LoadConfig, LoadSnapshot, LoadTracker, ReplicaId,
-    ReplicaLife, ReplicaSync, SyncConfig,
+    Booking, BookingName, BookingState, BookingsPart, Hooks, JournalConfig, LoadConfig, LoadSnapshot,
+    LoadTracker, ReplicaId, ReplicaLife, ReplicaSync, SyncConfig,
 };
 
 const TTL: Duration = Duration::from_secs(60);
@@ -148,7 +148,8 @@ fn a_replica_that_looks_on_agrees_in_the_end() {
     let (clock, ranks) = (Clock::start(), [rank(0, 0), rank(1, 0), rank(2, 0)]);
     let replica = |id| {
         let life = ReplicaLife { replica: ReplicaId::new(id), life: 1 };
-        let hooks = Hooks { journal: Some(JournalConfig::new(life)), ..Hooks::default() };
+        let journal = JournalConfig { max_message_bytes: 1_024, ..JournalConfig::new(life) };
+        let hooks = Hooks { journal: Some(journal), ..Hooks::default() };
         let tracker = LoadTracker::with_hooks(LoadConfig::default(), hooks).unwrap();
         ranks.iter().for_each(|&rank| tracker.add_rank(rank).unwrap());
         tracker
@@ -178,19 +179,19 @@ fn a_replica_that_looks_on_agrees_in_the_end() {
             })
             .collect();
         let reader = scope.spawn(|| {
-            let (mut choose, mut late, mut now) = (choices(9), None, 0);
+            let (mut choose, mut late, mut now) = (choices(9), Vec::<BookingsPart>::new(), 0);
             while !done.load(Ordering::Relaxed) {
                 now += 1;
                 let batch = one.take_deltas(20).unwrap();
                 if choose(7) > 0 {
                     sync.receive(batch, clock.at(now));
                 }
-                // It was taken a moment ago, and more was said since.
-                if let Some(snapshot) = late.take() {
-                    sync.receive_snapshot(snapshot, clock.at(now));
+                // They were made a moment ago, and more was said since. Some get lost.
+                for part in late.drain(..).filter(|_| choose(9) > 0) {
+                    sync.receive_part(part, clock.at(now));
                 }
-                if !sync.wanted(clock.at(now)).is_empty() {
-                    late = one.bookings_snapshot();
+                for wish in sync.wanted(clock.at(now)) {
+                    late.extend(one.bookings_parts(wish.names).unwrap());
                 }
             }
             now
@@ -201,8 +202,11 @@ fn a_replica_that_looks_on_agrees_in_the_end() {
     });
     // The network is well for a while.
     let mut heal = || {
+        while !one.take_deltas(usize::MAX).unwrap().deltas.is_empty() {}
         sync.receive(one.take_deltas(usize::MAX).unwrap(), clock.at(1 << 40));
-        sync.receive_snapshot(one.bookings_snapshot().unwrap(), clock.at(1 << 40));
+        for part in one.bookings_parts(BookingName::ALL).unwrap() {
+            sync.receive_part(part, clock.at(1 << 40));
+        }
     };
     heal();
     ranks.iter().for_each(|&rank| assert_eq!(one.load(rank), two.load(rank)));

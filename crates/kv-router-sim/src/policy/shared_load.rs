@@ -66,7 +66,7 @@ impl SharedLoad {
         let members = self.several.members();
         for (from, member) in members.iter().enumerate() {
             while let Some(batch) = member.router().load_tracker().take_deltas(MOST_DELTAS) {
-                let is_last = batch.deltas.len() < MOST_DELTAS;
+                let is_last = batch.deltas.is_empty();
                 for (to, sync) in self.syncs.iter_mut().enumerate().filter(|(to, _)| *to != from) {
                     sync.receive(batch.clone(), members[to].at(now));
                 }
@@ -77,10 +77,11 @@ impl SharedLoad {
         }
         for (to, sync) in self.syncs.iter_mut().enumerate() {
             let now = members[to].at(now);
-            for behind in sync.wanted(now) {
-                let owner = members.get(behind.get() as usize);
-                if let Some(all) = owner.and_then(|owner| owner.router().load_tracker().bookings_snapshot()) {
-                    sync.receive_snapshot(all, now);
+            for wish in sync.wanted(now) {
+                let owner = members.get(wish.of.get() as usize);
+                let parts = owner.and_then(|owner| owner.router().load_tracker().bookings_parts(wish.names));
+                for part in parts.into_iter().flatten() {
+                    sync.receive_part(part, now);
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! What routers over one fleet tell each other.
 
-use kv_router_load::{BookingsSnapshot, DeltaBatch, ReplicaId, SyncOutcome};
+use std::ops::Range;
+
+use kv_router_load::{BookingName, BookingsPart, DeltaBatch, ReplicaId, SyncOutcome};
 use kv_router_schedule::SessionGossip;
 
 /// One message from router to router. It may be lost, come late, twice or out of order.
@@ -11,14 +13,16 @@ use kv_router_schedule::SessionGossip;
 pub enum PeerMessage {
     /// How the bookings of its sender changed. Without a change it is a heartbeat.
     Deltas(DeltaBatch),
-    /// All bookings of its sender.
-    Bookings(BookingsSnapshot),
-    /// A router lacks the bookings of another.
+    /// The bookings of its sender that have a name in some range: as many of all as fit a message.
+    Bookings(BookingsPart),
+    /// A router lacks bookings of another.
     WantBookings {
         /// Who asks.
         from: ReplicaId,
         /// Whose bookings it lacks.
         of: ReplicaId,
+        /// Which.
+        names: Range<BookingName>,
     },
     /// Where sessions are bound now.
     Sessions(Vec<SessionGossip>),
@@ -49,9 +53,9 @@ pub struct PeerEnvelope {
 pub enum PeerOutcome {
     /// It was about load.
     Load(SyncOutcome),
-    /// It asked for our bookings: the next poll has them.
+    /// It asked for our bookings: the next poll has them, or begins to have them.
     Asked,
-    /// It asked for the bookings of somebody else, or more ask for ours than there may be replicas.
+    /// It asked for the bookings of somebody else, or for none, or more ask for ours than there may be replicas.
     NotAnswered,
     /// It was about sessions.
     Sessions {

@@ -4,15 +4,17 @@
 //! booked and hears what others booked, so that each decides by the load of the whole fleet; and they tell each other of
 //! their sessions.
 
+mod asked;
 mod error;
 mod message;
 mod wire;
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Instant;
 
 use kv_router_load::{
-    JournalConfig, LoadTracker, ReplicaId, ReplicaSync, SyncConfig, SyncConfigError, SyncStats,
+    BookingName, BookingsWish, JournalConfig, LoadTracker, ReplicaId, ReplicaSync, SyncConfig,
+    SyncConfigError, SyncStats,
 };
 use parking_lot::Mutex;
 
@@ -23,18 +25,24 @@ pub use error::{PeerDecodeError, PeerEncodeError};
 pub use message::{PeerEnvelope, PeerMessage, PeerOutcome, Recipient};
 pub use wire::PeerLimits;
 
+use asked::Asked;
+use wire::{SESSION_BYTES, SESSIONS_HEAD};
+
 /// Changes in one message.
 const MOST_DELTAS: usize = 1_024;
 
-/// Sessions in one message.
+/// Sessions in one message, however large it may be.
 const MOST_SESSIONS: usize = 4_096;
+
+/// Messages with bookings in one poll. The rest comes with the next.
+const MOST_PARTS: usize = 16;
 
 /// What is known of the other routers.
 #[derive(Debug)]
 pub(crate) struct Peers {
     own: ReplicaId,
-    /// Replicas that are answered in one poll at most.
-    most_askers: usize,
+    /// The most that one message carries.
+    sessions_in_one: usize,
     /// Locked only with the doorbell [hushed](crate::admit::Doorbell::hush): giving up bookings of others makes load
     /// fall, and whoever waits for that must not be served under this lock.
     state: Mutex<State>,
@@ -43,8 +51,8 @@ pub(crate) struct Peers {
 #[derive(Debug)]
 struct State {
     sync: ReplicaSync,
-    /// Who asked for our bookings since the last poll.
-    askers: BTreeSet<ReplicaId>,
+    /// What others lack of our bookings.
+    asked: Asked,
 }
 
 impl Peers {
@@ -53,21 +61,17 @@ impl Peers {
         journal: JournalConfig,
         config: SyncConfig,
     ) -> Result<Self, SyncConfigError> {
-        let most_askers = config.max_replicas;
+        let asked = Asked::new(config.max_replicas);
         let sync = ReplicaSync::new(tracker.clone(), config)?;
-        let state = Mutex::new(State { sync, askers: BTreeSet::new() });
-        Ok(Self { own: journal.life.replica, most_askers, state })
+        let bytes = journal.max_message_bytes.saturating_sub(SESSIONS_HEAD);
+        let sessions_in_one = (bytes / SESSION_BYTES).clamp(1, MOST_SESSIONS);
+        Ok(Self { own: journal.life.replica, sessions_in_one, state: Mutex::new(State { sync, asked }) })
     }
 
-    fn receive_wish(&self, from: ReplicaId, of: ReplicaId) -> PeerOutcome {
-        if of != self.own || from == self.own {
-            return PeerOutcome::NotAnswered;
-        }
-        let askers = &mut self.state.lock().askers;
-        if askers.len() < self.most_askers {
-            askers.insert(from);
-        }
-        if askers.contains(&from) { PeerOutcome::Asked } else { PeerOutcome::NotAnswered }
+    fn receive_wish(&self, from: ReplicaId, of: ReplicaId, names: Range<BookingName>) -> PeerOutcome {
+        let is_ours = of == self.own && from != self.own && !names.is_empty();
+        let is_noted = is_ours && self.state.lock().asked.note(from, names);
+        if is_noted { PeerOutcome::Asked } else { PeerOutcome::NotAnswered }
     }
 
     /// Everything that others have to be told now.
@@ -75,7 +79,7 @@ impl Peers {
         let mut state = self.state.lock();
         state.sync.expire(now);
         let wanted = state.sync.wanted(now);
-        let askers = std::mem::take(&mut state.askers);
+        let mut asked = state.asked.take();
         drop(state);
 
         let mut out = Vec::new();
@@ -88,21 +92,18 @@ impl Peers {
             let next = || core.load.take_deltas(MOST_DELTAS).filter(|next| !next.deltas.is_empty());
             batch = may_be_more.then(next).flatten();
         }
-        // One answer for all who asked: it is the same, and may be large.
-        let to = match askers.first() {
-            Some(&only) if askers.len() == 1 => Some(Recipient::Only(only)),
-            Some(_) => Some(Recipient::Everyone),
-            None => None,
-        };
-        if let Some((to, all)) = to.zip(to.and_then(|_| core.load.bookings_snapshot())) {
-            send(to, PeerMessage::Bookings(all));
+        if let Some(to) = asked.recipient() {
+            for part in asked.answer(&core.load, MOST_PARTS) {
+                send(to, PeerMessage::Bookings(part));
+            }
         }
-        for of in wanted {
-            send(Recipient::Only(of), PeerMessage::WantBookings { from: self.own, of });
+        for BookingsWish { of, names } in wanted {
+            send(Recipient::Only(of), PeerMessage::WantBookings { from: self.own, of, names });
         }
-        for gossip in core.sessions.take_gossip().chunks(MOST_SESSIONS) {
+        for gossip in core.sessions.take_gossip().chunks(self.sessions_in_one) {
             send(Recipient::Everyone, PeerMessage::Sessions(gossip.to_vec()));
         }
+        self.state.lock().asked.put_back(asked);
         out
     }
 }
@@ -132,7 +133,8 @@ impl Core {
 
 impl Router {
     /// What the other routers have to be told now: bookings that changed, at least a heartbeat; what they asked for; what
-    /// is lacking of them; sessions. Lets go of the bookings of those that are dead.
+    /// is lacking of them; sessions. Lets go of the bookings of those that are dead. No message becomes larger than
+    /// [`JournalConfig::max_message_bytes`]; of an answer that takes more than 16 the rest comes with later calls.
     ///
     /// Call it on a timer, several times within [`SyncConfig::dead_after`], and send what it returns. The more often, the
     /// better decisions know what others just decided. Nothing, for a router without
@@ -146,10 +148,10 @@ impl Router {
         let core = &self.core;
         let outcome = core.with_peers(|peers, now| match message {
             PeerMessage::Deltas(batch) => Ok(PeerOutcome::Load(peers.state.lock().sync.receive(batch, now))),
-            PeerMessage::Bookings(all) => {
-                Ok(PeerOutcome::Load(peers.state.lock().sync.receive_snapshot(all, now)))
+            PeerMessage::Bookings(part) => {
+                Ok(PeerOutcome::Load(peers.state.lock().sync.receive_part(part, now)))
             }
-            PeerMessage::WantBookings { from, of } => Ok(peers.receive_wish(from, of)),
+            PeerMessage::WantBookings { from, of, names } => Ok(peers.receive_wish(from, of, names)),
             PeerMessage::Sessions(gossip) => Err((gossip, now)),
         });
         match outcome {
@@ -164,8 +166,9 @@ impl Router {
         }
     }
 
-    /// Lets go of the bookings of a router that said goodbye, without waiting for it to be taken for dead. `false` when
-    /// it is not known.
+    /// Lets go of the bookings of a router that said goodbye, without waiting for it to be taken for dead. Nothing that
+    /// this life of it said of its load counts any more, however late it comes: it is heard again after a restart.
+    /// `false` when it is not known.
     pub fn forget_peer(&self, replica: ReplicaId) -> bool {
         self.core.with_peers(|peers, _| peers.state.lock().sync.forget(replica)).unwrap_or(false)
     }

@@ -1,9 +1,10 @@
 //! Messages between routers as bytes. All integers little-endian and of fixed width; docs/wire.md has the tables.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use kv_router_load::{
-    BookingName, BookingsSnapshot, DeltaBatch, LoadDelta, ReplicaId, ReplicaLife, SharedBooking,
+    BookingName, BookingsPart, DeltaBatch, LoadDelta, ReplicaId, ReplicaLife, SharedBooking,
 };
 use kv_router_schedule::{BindingVersion, SessionGossip, SessionId};
 use kv_router_transport::crc32;
@@ -12,7 +13,7 @@ use kv_router_types::{DpRank, SequenceHash, WorkerId, WorkerRank};
 use super::{PeerDecodeError, PeerEncodeError, PeerMessage};
 
 const MAGIC: [u8; 4] = *b"KVRP";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEADER: usize = 16;
 
 const DELTAS: u8 = 1;
@@ -27,7 +28,8 @@ const RELEASED: u8 = 2;
 /// The bounds of a message between routers. Give all routers the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Bytes, header included. Default 64 MiB: all bookings of a router in one message, some 8 bytes a prompt block.
+    /// Bytes, header included. Default 1 MiB. Give it at least the largest
+    /// [`JournalConfig::max_message_bytes`](crate::JournalConfig::max_message_bytes) of any router: none sends more.
     pub max_bytes: usize,
     /// Changes, bookings or sessions. Default 262,144.
     pub max_records: usize,
@@ -35,7 +37,7 @@ pub struct PeerLimits {
 
 impl Default for PeerLimits {
     fn default() -> Self {
-        Self { max_bytes: 64 << 20, max_records: 1 << 18 }
+        Self { max_bytes: 1 << 20, max_records: 1 << 18 }
     }
 }
 
@@ -49,7 +51,7 @@ impl PeerMessage {
         out.clear();
         let records = match self {
             Self::Deltas(batch) => batch.deltas.len(),
-            Self::Bookings(all) => all.bookings.len(),
+            Self::Bookings(part) => part.bookings.len(),
             Self::WantBookings { .. } => 0,
             Self::Sessions(gossip) => gossip.len(),
         };
@@ -88,11 +90,14 @@ impl PeerMessage {
                 Self::Deltas(DeltaBatch { from, first, deltas })
             }
             BOOKINGS => {
-                let (from, next, count) = (body.life()?, body.u64()?, body.count(40)?);
+                let (from, next, names, count) = (body.life()?, body.u64()?, body.names()?, body.count(40)?);
                 let bookings = (0..count).map(|_| body.booking()).collect::<Result<_, _>>()?;
-                Self::Bookings(BookingsSnapshot { from, next, bookings })
+                Self::Bookings(BookingsPart { from, next, names, bookings })
             }
-            WANT => Self::WantBookings { from: ReplicaId::new(body.u64()?), of: ReplicaId::new(body.u64()?) },
+            WANT => {
+                let (from, of) = (ReplicaId::new(body.u64()?), ReplicaId::new(body.u64()?));
+                Self::WantBookings { from, of, names: body.names()? }
+            }
             SESSIONS => {
                 let count = body.count(SESSION_BYTES)?;
                 Self::Sessions((0..count).map(|_| body.session()).collect::<Result<_, _>>()?)
@@ -117,8 +122,8 @@ impl PeerMessage {
     fn body_bytes(&self) -> usize {
         match self {
             Self::Deltas(batch) => 28 + batch.deltas.iter().map(delta_bytes).sum::<usize>(),
-            Self::Bookings(all) => 28 + all.bookings.iter().map(booking_bytes).sum::<usize>(),
-            Self::WantBookings { .. } => 16,
+            Self::Bookings(part) => 44 + part.bookings.iter().map(booking_bytes).sum::<usize>(),
+            Self::WantBookings { .. } => 32,
             Self::Sessions(gossip) => 4 + SESSION_BYTES * gossip.len(),
         }
     }
@@ -126,16 +131,22 @@ impl PeerMessage {
     fn write_body(&self, out: &mut Vec<u8>) {
         match self {
             Self::Deltas(DeltaBatch { from, first, deltas }) => {
-                write_head(*from, *first, deltas.len(), out);
+                write_life(*from, out);
+                out.extend_from_slice(&first.to_le_bytes());
+                write_count(deltas.len(), out);
                 deltas.iter().for_each(|delta| write_delta(delta, out));
             }
-            Self::Bookings(BookingsSnapshot { from, next, bookings }) => {
-                write_head(*from, *next, bookings.len(), out);
+            Self::Bookings(BookingsPart { from, next, names, bookings }) => {
+                write_life(*from, out);
+                out.extend_from_slice(&next.to_le_bytes());
+                write_names(names, out);
+                write_count(bookings.len(), out);
                 bookings.iter().for_each(|booking| write_booking(booking, out));
             }
-            Self::WantBookings { from, of } => {
+            Self::WantBookings { from, of, names } => {
                 out.extend_from_slice(&from.get().to_le_bytes());
                 out.extend_from_slice(&of.get().to_le_bytes());
+                write_names(names, out);
             }
             Self::Sessions(gossip) => {
                 write_count(gossip.len(), out);
@@ -145,7 +156,10 @@ impl PeerMessage {
     }
 }
 
-const SESSION_BYTES: usize = 56;
+pub(super) const SESSION_BYTES: usize = 56;
+
+/// Bytes of a message of sessions beside the sessions.
+pub(super) const SESSIONS_HEAD: usize = HEADER + 4;
 
 fn booking_bytes(booking: &SharedBooking) -> usize {
     40 + 8 * booking.prompt_blocks.len()
@@ -164,11 +178,14 @@ fn write_count(count: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(count as u32).to_le_bytes());
 }
 
-fn write_head(from: ReplicaLife, number: u64, count: usize, out: &mut Vec<u8>) {
+fn write_life(from: ReplicaLife, out: &mut Vec<u8>) {
     out.extend_from_slice(&from.replica.get().to_le_bytes());
     out.extend_from_slice(&from.life.to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
-    write_count(count, out);
+}
+
+fn write_names(names: &Range<BookingName>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&names.start.get().to_le_bytes());
+    out.extend_from_slice(&names.end.get().to_le_bytes());
 }
 
 fn write_delta(delta: &LoadDelta, out: &mut Vec<u8>) {
@@ -303,6 +320,10 @@ impl Reader<'_> {
 
     fn name(&mut self) -> Result<BookingName, PeerDecodeError> {
         self.u64().map(BookingName::new)
+    }
+
+    fn names(&mut self) -> Result<Range<BookingName>, PeerDecodeError> {
+        Ok(self.name()?..self.name()?)
     }
 
     fn delta(&mut self) -> Result<LoadDelta, PeerDecodeError> {

@@ -5,6 +5,7 @@ mod admit;
 mod custom;
 mod doctor;
 mod engines;
+mod healing;
 mod indexes;
 mod lives;
 mod peer_wire;

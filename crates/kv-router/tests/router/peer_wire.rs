@@ -8,7 +8,7 @@ use kv_router::{
     BlockSize, PeerDecodeError, PeerEncodeError, PeerLimits, PeerMessage, ReplicaId, ReplicaLife,
     SessionGossip, SessionId, WorkerRank,
 };
-use kv_router_load::{BookingName, BookingsSnapshot, DeltaBatch, LoadDelta, SharedBooking};
+use kv_router_load::{BookingName, BookingsPart, DeltaBatch, LoadDelta, SharedBooking};
 use kv_router_schedule::BindingVersion;
 use kv_router_types::{DpRank, SequenceHash, WorkerId};
 use proptest::prelude::*;
@@ -59,6 +59,10 @@ fn booking() -> SharedBooking {
     }
 }
 
+fn part(bookings: Vec<SharedBooking>) -> BookingsPart {
+    BookingsPart { from: life(), next: 17, names: BookingName::ALL, bookings }
+}
+
 fn life() -> ReplicaLife {
     ReplicaLife { replica: ReplicaId::new(3), life: 5 }
 }
@@ -76,13 +80,13 @@ fn deltas_are_as_documented() {
 
 #[test]
 fn bookings_are_as_documented() {
-    let all = BookingsSnapshot { from: life(), next: 17, bookings: vec![booking()] };
-    check("peer-bookings", &PeerMessage::Bookings(all));
+    check("peer-bookings", &PeerMessage::Bookings(part(vec![booking()])));
 }
 
 #[test]
 fn a_question_is_as_documented() {
-    check("peer-want", &PeerMessage::WantBookings { from: ReplicaId::new(4), of: ReplicaId::new(3) });
+    let (from, of) = (ReplicaId::new(4), ReplicaId::new(3));
+    check("peer-want", &PeerMessage::WantBookings { from, of, names: BookingName::ALL });
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn each_fault_is_told_apart() {
     is(good[..20].to_vec(), PeerDecodeError::Truncated { missing: good.len() - 20 });
     is([&good[..], &[0, 0]].concat(), PeerDecodeError::TrailingBytes { extra: 2 });
     is(with(0, b'X'), PeerDecodeError::WrongMagic { found: *b"XVRP" });
-    is(with(4, 2), PeerDecodeError::UnsupportedVersion { found: 2 });
+    is(with(4, 1), PeerDecodeError::UnsupportedVersion { found: 1 });
     is(with(20, 99), PeerDecodeError::WrongChecksum);
     is(resealed(with(6, 9)), PeerDecodeError::UnknownKind { found: 9 });
     is(resealed(with(7, 1)), PeerDecodeError::ReservedNotZero);
@@ -142,8 +146,7 @@ fn each_fault_is_told_apart() {
 
 #[test]
 fn limits_hold_on_both_sides() {
-    let message =
-        PeerMessage::Bookings(BookingsSnapshot { from: life(), next: 0, bookings: vec![booking(); 3] });
+    let message = PeerMessage::Bookings(part(vec![booking(); 3]));
     let bytes = encode(&message);
     let refused = |limits: &PeerLimits| {
         let mut out = vec![1];
@@ -175,6 +178,8 @@ fn limits_hold_on_both_sides() {
 fn messages() -> impl Strategy<Value = PeerMessage> {
     let life = (any::<u64>(), any::<u64>())
         .prop_map(|(replica, life)| ReplicaLife { replica: ReplicaId::new(replica), life });
+    let names =
+        (any::<u64>(), any::<u64>()).prop_map(|(start, end)| BookingName::new(start)..BookingName::new(end));
     let rank = (any::<u64>(), any::<u32>())
         .prop_map(|(worker, rank)| WorkerRank::new(WorkerId::new(worker), DpRank::new(rank)));
     let booking = (
@@ -213,12 +218,15 @@ fn messages() -> impl Strategy<Value = PeerMessage> {
     prop_oneof![
         (life.clone(), any::<u64>(), prop::collection::vec(delta, 0..5))
             .prop_map(|(from, first, deltas)| PeerMessage::Deltas(DeltaBatch { from, first, deltas })),
-        (life, any::<u64>(), prop::collection::vec(booking, 0..5)).prop_map(|(from, next, bookings)| {
-            PeerMessage::Bookings(BookingsSnapshot { from, next, bookings })
-        }),
-        (any::<u64>(), any::<u64>()).prop_map(|(from, of)| PeerMessage::WantBookings {
+        (life, any::<u64>(), names.clone(), prop::collection::vec(booking, 0..5)).prop_map(
+            |(from, next, names, bookings)| {
+                PeerMessage::Bookings(BookingsPart { from, next, names, bookings })
+            }
+        ),
+        (any::<u64>(), any::<u64>(), names).prop_map(|(from, of, names)| PeerMessage::WantBookings {
             from: ReplicaId::new(from),
             of: ReplicaId::new(of),
+            names,
         }),
         prop::collection::vec(gossip, 0..5).prop_map(PeerMessage::Sessions),
     ]
@@ -248,7 +256,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_borne(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..6_u8) {
-        let mut framed = [&b"KVRP\x01\0"[..], &[kind, 0], &(bytes.len() as u32).to_le_bytes(), &[0; 4], &bytes].concat();
+        let mut framed = [&b"KVRP\x02\0"[..], &[kind, 0], &(bytes.len() as u32).to_le_bytes(), &[0; 4], &bytes].concat();
         framed = resealed(framed);
         if let Ok(message) = decode(&framed) {
             prop_assert_eq!(encode(&message), framed);

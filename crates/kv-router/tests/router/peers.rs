@@ -12,6 +12,7 @@ use kv_router::{
     QueueConfig, Recipient, ReplicaId, ReplicaLife, RouteRequest, Router, RouterConfig, SessionId,
     Stickiness, SyncConfig, SyncOutcome, WorkerLoad, WorkerSpec,
 };
+use kv_router_load::BookingName;
 use proptest::prelude::*;
 
 use crate::support::{Fleet, TestClock, rank, worker};
@@ -19,7 +20,12 @@ use crate::support::{Fleet, TestClock, rank, worker};
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
 
-fn fleet_of(replica: u64, life: u64, workers: u64, change: impl FnOnce(&mut RouterConfig)) -> Fleet {
+pub(crate) fn fleet_of(
+    replica: u64,
+    life: u64,
+    workers: u64,
+    change: impl FnOnce(&mut RouterConfig),
+) -> Fleet {
     let capacity = Capacity { batched_tokens: NonZeroU32::new(64), total_blocks: None };
     Fleet::with(workers, capacity, |config| {
         config.journal = Some(JournalConfig::new(ReplicaLife { replica: ReplicaId::new(replica), life }));
@@ -28,16 +34,16 @@ fn fleet_of(replica: u64, life: u64, workers: u64, change: impl FnOnce(&mut Rout
 }
 
 /// A prompt of 80 tokens, five blocks, that no other shares.
-fn tokens(number: u32) -> Vec<u32> {
+pub(crate) fn tokens(number: u32) -> Vec<u32> {
     (0..80).map(|token| number * 1_000 + token).collect()
 }
 
-fn loads(fleet: &Fleet, workers: u64) -> Vec<Option<WorkerLoad>> {
+pub(crate) fn loads(fleet: &Fleet, workers: u64) -> Vec<Option<WorkerLoad>> {
     (0..workers).map(|id| fleet.router.load(rank(id))).collect()
 }
 
-/// Carries messages as bytes.
-fn carried(message: &PeerMessage) -> PeerMessage {
+/// Carries messages as bytes, no more than a broker does.
+pub(crate) fn carried(message: &PeerMessage) -> PeerMessage {
     let mut bytes = Vec::new();
     message.encode(&PeerLimits::default(), &mut bytes).unwrap();
     let back = PeerMessage::decode(&bytes, &PeerLimits::default()).unwrap();
@@ -45,7 +51,7 @@ fn carried(message: &PeerMessage) -> PeerMessage {
     back
 }
 
-fn is_for(envelope: &PeerEnvelope, replica: usize) -> bool {
+pub(crate) fn is_for(envelope: &PeerEnvelope, replica: usize) -> bool {
     match envelope.to {
         Recipient::Everyone => true,
         Recipient::Only(only) => only == ReplicaId::new(replica as u64),
@@ -53,7 +59,7 @@ fn is_for(envelope: &PeerEnvelope, replica: usize) -> bool {
 }
 
 /// One round in which nothing gets lost. Routers number themselves from 0.
-fn exchange(fleets: &[&Fleet]) {
+pub(crate) fn exchange(fleets: &[&Fleet]) {
     for (from, fleet) in fleets.iter().enumerate() {
         for envelope in fleet.router.poll_peers() {
             for (to, other) in fleets.iter().enumerate() {
@@ -118,10 +124,18 @@ fn section_10_a_dead_routers_bookings_expire_and_a_goodbye_ends_them_at_once() {
         (fleet_of(0, 1, 1, |_| ()), fleet_of(1, 1, 1, |_| ()), fleet_of(2, 1, 1, |_| ()));
     let all = [&one, &two, &watcher];
     let held = [&one, &two].map(|fleet| fleet.router.route(&RouteRequest::from_tokens(&tokens(1))).unwrap());
+    let last_words = two.router.poll_peers();
+    for envelope in &last_words {
+        watcher.router.receive_peer(envelope.message.clone());
+    }
     exchange(&all);
     assert_eq!(watcher.router.load(rank(0)).unwrap().requests, 2);
     assert!(watcher.router.forget_peer(ReplicaId::new(1)));
     assert!(!watcher.router.forget_peer(ReplicaId::new(1)));
+    assert_eq!(watcher.router.load(rank(0)).unwrap().requests, 1);
+    // What is late does not undo it.
+    let late = watcher.router.receive_peer(last_words[0].message.clone());
+    assert_eq!(late, PeerOutcome::Load(SyncOutcome::Stale));
     assert_eq!(watcher.router.load(rank(0)).unwrap().requests, 1);
     watcher.clock.advance(9 * SECOND);
     drop(watcher.router.poll_peers());
@@ -161,14 +175,13 @@ fn a_router_without_a_journal_is_alone() {
     let own = other.router.receive_peer(messages[0].message.clone());
     assert_eq!(own, PeerOutcome::Load(SyncOutcome::Stale));
     let (me, you) = (ReplicaId::new(1), ReplicaId::new(5));
-    for (from, of) in [(you, you), (me, me)] {
-        let asked = other.router.receive_peer(PeerMessage::WantBookings { from, of });
+    let none = BookingName::new(5)..BookingName::new(5);
+    for (from, of, names) in [(you, you, BookingName::ALL), (me, me, BookingName::ALL), (you, me, none)] {
+        let asked = other.router.receive_peer(PeerMessage::WantBookings { from, of, names });
         assert_eq!(asked, PeerOutcome::NotAnswered);
     }
-    assert_eq!(
-        other.router.receive_peer(PeerMessage::WantBookings { from: you, of: me }),
-        PeerOutcome::Asked
-    );
+    let asks = PeerMessage::WantBookings { from: you, of: me, names: BookingName::ALL };
+    assert_eq!(other.router.receive_peer(asks), PeerOutcome::Asked);
     let answer = other.router.poll_peers().pop().unwrap();
     assert_eq!(answer.to, Recipient::Only(you));
     assert!(matches!(answer.message, PeerMessage::Bookings(_)));
@@ -184,7 +197,7 @@ fn those_who_ask_are_bounded() {
     let fleet = fleet_of(0, 1, 1, |config| config.sync.max_replicas = 2);
     let ask = |from| {
         let (from, of) = (ReplicaId::new(from), ReplicaId::new(0));
-        fleet.router.receive_peer(PeerMessage::WantBookings { from, of })
+        fleet.router.receive_peer(PeerMessage::WantBookings { from, of, names: BookingName::ALL })
     };
     assert_eq!(
         [1, 2, 3, 1].map(ask),
@@ -194,6 +207,26 @@ fn those_who_ask_are_bounded() {
     let answers: Vec<_> =
         answers.iter().filter(|answer| matches!(answer.message, PeerMessage::Bookings(_))).collect();
     assert_eq!((answers.len(), answers[0].to), (1, Recipient::Everyone));
+}
+
+#[test]
+fn section_11_a_busy_router_does_not_make_another_refuse() {
+    let (busy, other) = (
+        fleet_of(0, 1, 1, |_| ()),
+        fleet_of(1, 1, 1, |config| {
+            (config.load.max_requests, config.load.max_peer_requests) = (2, 4);
+            (config.load.max_prompt_blocks, config.load.max_peer_prompt_blocks) = (10, 20);
+        }),
+    );
+    let book = |fleet: &Fleet, number| fleet.router.route(&RouteRequest::from_tokens(&tokens(number)));
+    let _theirs: Vec<_> = (0..9).map(|number| book(&busy, number).unwrap()).collect();
+    exchange(&[&busy, &other]);
+    let stats = other.router.stats();
+    assert_eq!((stats.peers.bookings, stats.peers.refused), (4, 5));
+    assert_eq!((stats.load.requests, stats.load.peer_requests), (0, 4));
+    let own = [book(&other, 100).unwrap(), book(&other, 101).unwrap()];
+    assert!(book(&other, 102).is_err(), "that is our own bound");
+    drop(own);
 }
 
 #[test]
@@ -222,7 +255,8 @@ impl Wake for Nosy {
         if let Some(router) = self.0.upgrade() {
             assert!(router.stats().peers.replicas > 0);
             drop(router.poll_peers());
-            let nothing = PeerMessage::WantBookings { from: ReplicaId::new(9), of: ReplicaId::new(9) };
+            let (from, of) = (ReplicaId::new(9), ReplicaId::new(9));
+            let nothing = PeerMessage::WantBookings { from, of, names: BookingName::ALL };
             assert_eq!(router.receive_peer(nothing), PeerOutcome::NotAnswered);
         }
     }
