@@ -4,6 +4,7 @@
 mod common;
 mod engines;
 mod lifecycles;
+mod mending;
 mod replicas;
 mod reports;
 mod snapshots;
