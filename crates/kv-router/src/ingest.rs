@@ -170,7 +170,8 @@ pub(crate) struct Frame {
 impl Stream {
     pub(crate) fn new(oldest: Incarnation) -> Self {
         let sequencer = StreamSequencer::new(SequencerConfig::default());
-        Self::with(Order::Numbered(sequencer.expect("the default configuration is valid")), oldest)
+        let sequencer = Box::new(sequencer.expect("the default configuration is valid"));
+        Self::with(Order::Numbered(sequencer), oldest)
     }
 
     /// Starts anew, for an engine's stream: what was known of the rank has to be forgotten.

@@ -13,7 +13,7 @@ use crate::ingest::Payload;
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Batches carry the life of their engine.
-    Numbered(StreamSequencer<Payload>),
+    Numbered(Box<StreamSequencer<Payload>>),
     /// Nobody numbers lives, so the engine has to prove them.
     Proven(Box<RankFeed<Payload>>),
 }

@@ -123,7 +123,7 @@ impl EngineStreamConfig {
             EngineLives::Numbered => {
                 let lives = Lives::Explicit;
                 let config = SequencerConfig { lives, first_sequence, replay, snapshot: None, held };
-                Ok(Order::Numbered(StreamSequencer::new(config)?))
+                Ok(Order::Numbered(Box::new(StreamSequencer::new(config)?)))
             }
         }
     }
