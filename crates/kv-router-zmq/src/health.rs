@@ -6,7 +6,7 @@ use crate::MessageFaults;
 
 /// How one publisher does. Numbers only grow.
 ///
-/// What the sequence machine knows (gaps, standing, restarts) is in [`FeedHealth`](crate::FeedHealth).
+/// What the sequence machine knows (gaps, standing, restarts) is in [`FeedHealth`](kv_router_transport::FeedHealth).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublisherHealth {
