@@ -7,6 +7,7 @@
 pub mod chart;
 pub mod corpus;
 pub mod decisions;
+pub mod engines;
 pub mod heap;
 pub mod open_loop;
 pub mod payloads;

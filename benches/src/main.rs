@@ -11,6 +11,7 @@ use clap::Parser;
 use kv_router_benches::chart;
 use kv_router_benches::corpus::{Corpus, Op};
 use kv_router_benches::decisions::{Queueing, Setup, measure as measure_decisions};
+use kv_router_benches::engines::{self, Effort};
 use kv_router_benches::open_loop::{Ladder, Point, Threads, find_knee, run};
 use kv_router_benches::serial::{self, Work};
 use kv_router_benches::source::Source;
@@ -31,6 +32,9 @@ pub struct Args {
     /// Time whole decisions instead of the indexes: 8 to 4,000 ranks, 1 and 2 threads.
     #[arg(long)]
     decisions: bool,
+    /// Measure the way of engines' payloads into the index instead: on one thread, and over ZeroMQ.
+    #[arg(long)]
+    engines: bool,
     /// Only this index; may be repeated.
     #[arg(long = "index", value_name = "NAME")]
     indexes: Vec<String>,
@@ -66,6 +70,12 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
     }
     if args.decisions {
         return decisions(args);
+    }
+    if args.engines {
+        let mut json = args.json.as_ref().map(File::create).transpose()?;
+        let mut line = |line| json.as_mut().map_or(Ok(()), |file| writeln!(file, "{line}"));
+        let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
+        return engines::bench(effort, &mut io::stdout(), &mut line);
     }
     let chosen = chosen(&args.indexes)?;
     let mut source = args.source.clone();

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::flags::{Against, Bench};
+use crate::prepare;
 use crate::shell::Shell;
 
 impl Bench {
@@ -12,8 +13,16 @@ impl Bench {
             // A workspace of its own, excluded from ours, with a lockfile that pins the peers.
             Against::Peers => &["--release", "--locked", "--manifest-path", "benches/peers/Cargo.toml"],
         };
+        // The sockets of `--engines` need libzmq, and that a C++ compiler; nothing else does.
+        let wants_sockets = self.args.iter().any(|arg| arg == "--engines");
+        let features: &[&str] = if wants_sockets {
+            prepare::compiler(shell)?;
+            &["--features", "wire"]
+        } else {
+            &[]
+        };
         // `run` builds one program. The one that counts bytes, which it starts, must stand beside it.
-        shell.cargo().args(["build", "--bins"]).args(package).run()?;
-        shell.cargo().args(["run"]).args(package).args(["--"]).args(&self.args).run()
+        shell.cargo().args(["build", "--bins"]).args(package).args(features).run()?;
+        shell.cargo().args(["run"]).args(package).args(features).args(["--"]).args(&self.args).run()
     }
 }
