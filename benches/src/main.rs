@@ -34,7 +34,7 @@ pub struct Args {
     decisions: bool,
     /// Measure the way of engines' payloads into the index instead: on one thread, and over ZeroMQ.
     #[arg(long)]
-    engines: bool,
+    streams: bool,
     /// Only this index; may be repeated.
     #[arg(long = "index", value_name = "NAME")]
     indexes: Vec<String>,
@@ -71,7 +71,7 @@ fn bench(args: &Args) -> Result<(), Box<dyn Error>> {
     if args.decisions {
         return decisions(args);
     }
-    if args.engines {
+    if args.streams {
         let mut json = args.json.as_ref().map(File::create).transpose()?;
         let mut line = |line| json.as_mut().map_or(Ok(()), |file| writeln!(file, "{line}"));
         let effort = if args.quick { Effort::QUICK } else { Effort::FULL };

@@ -13,8 +13,8 @@ impl Bench {
             // A workspace of its own, excluded from ours, with a lockfile that pins the peers.
             Against::Peers => &["--release", "--locked", "--manifest-path", "benches/peers/Cargo.toml"],
         };
-        // The sockets of `--engines` need libzmq, and that a C++ compiler; nothing else does.
-        let wants_sockets = self.args.iter().any(|arg| arg == "--engines");
+        // The sockets of `--streams` need libzmq, and that a C++ compiler; nothing else does.
+        let wants_sockets = self.args.iter().any(|arg| arg == "--streams");
         let features: &[&str] = if wants_sockets {
             prepare::compiler(shell)?;
             &["--features", "wire"]
