@@ -65,6 +65,7 @@
 //! * Every wait has a deadline. Reconnecting backs off, up to a limit, for ever.
 //! * Every queue, buffer and message has a limit, and a counter for what goes over it.
 //! * Nobody expires while one's own connection is down.
+//! * At most one [`Replica`] at a time writes snapshots, and never one that knows of no rank.
 //! * A closed link ends its thread and all that was made from it: calls say
 //!   [`Closed`](RequestError::Closed) and do not hang.
 //!

@@ -11,11 +11,11 @@ pub type Holdings = BTreeMap<(WorkerRank, ExternalSequenceHash), (SequenceHash, 
 
 /// What an index holds, told by its dump.
 pub fn holdings(index: &dyn DumpEvents) -> Holdings {
-    holdings_of(&mut |emit| index.dump(emit))
+    holdings_of(|emit| index.dump(emit))
 }
 
 /// What the events hold that `dump` emits: those of an index, or of a router.
-pub fn holdings_of(dump: &mut dyn FnMut(&mut dyn FnMut(WorkerRank, KvEvent))) -> Holdings {
+pub fn holdings_of(dump: impl FnOnce(&mut dyn FnMut(WorkerRank, KvEvent))) -> Holdings {
     let mut paths: BTreeMap<(WorkerRank, ExternalSequenceHash), SequenceHash> = BTreeMap::new();
     let mut held = Holdings::new();
     dump(&mut |rank, event| match event {

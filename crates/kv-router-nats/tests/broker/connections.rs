@@ -1,4 +1,5 @@
 //! Who may connect, and how the connection is encrypted.
+#![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
 
 use std::path::PathBuf;
 

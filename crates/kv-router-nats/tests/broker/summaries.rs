@@ -130,7 +130,7 @@ impl Chooser {
                 // One that was written before what was missed does not help either: then the next gap brings another.
                 if let Some(bytes) = self.store.get(&summary(group.as_str())).unwrap() {
                     self.index.install(at, &bytes).unwrap();
-                    drop(self.index.follow(at, &delta));
+                    let _continued = self.index.follow(at, &delta);
                 }
             }
         }

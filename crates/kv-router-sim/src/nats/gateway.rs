@@ -99,7 +99,7 @@ impl Gateway {
     }
 
     pub(super) fn holdings(&self) -> Holdings {
-        holdings_of(&mut |emit| self.sink.router().dump(emit))
+        holdings_of(|emit| self.sink.router().dump(emit))
     }
 
     pub(super) fn counters(&self) -> ReplicaLinkCounters {

@@ -135,11 +135,8 @@ impl Rig {
     pub(super) fn turn_seat(&mut self, seat: usize) -> Result<(), NatsRunError> {
         let (now, seat) = (self.now, &mut self.seats[seat]);
         match &mut seat.gateway {
-            Some(gateway) => {
-                if seat.stands_still_until.is_none_or(|until| now() >= until) {
-                    gateway.poll(now)?;
-                }
-            }
+            _ if seat.stands_still_until.is_some_and(|until| now() < until) => {}
+            Some(gateway) => gateway.poll(now)?,
             None if seat.link.is_up() => {
                 seat.life += 1;
                 // While the broker does not answer there is no starting: then with another turn.

@@ -15,7 +15,7 @@ use kv_router_types::{KvEvent, WorkerId, WorkerRank};
 
 pub use spec::{SpecDecodeError, SpecEncodeError};
 
-use crate::{EventSource, PeerLimits, PeerMessage, PeerOutcome, Recipient, Router, WorkerSpec};
+use crate::{EventSource, PeerLimits, PeerMessage, Recipient, Router, WorkerSpec};
 
 /// Gives a router to whatever carries the streams of its fleet: it is the [`ReplicaSink`] of a transport, for example of
 /// `kv_router_nats::Replica`.
@@ -124,10 +124,12 @@ impl ReplicaSink for RouterReplica {
     }
 
     fn hear_peer(&mut self, message: &[u8]) {
-        match PeerMessage::decode(message, &self.limits) {
-            Ok(message) => drop::<PeerOutcome>(self.router.receive_peer(message)), // counted by the router
-            Err(_) => self.counters.malformed_messages += 1,
-        }
+        let Ok(message) = PeerMessage::decode(message, &self.limits) else {
+            self.counters.malformed_messages += 1;
+            return;
+        };
+        // What came of it is counted by the router.
+        let _outcome = self.router.receive_peer(message);
     }
 
     fn snapshot(&mut self) -> Option<FleetSnapshot> {

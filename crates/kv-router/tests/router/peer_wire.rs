@@ -17,7 +17,7 @@ const WIRE: &str = include_str!("../../../../docs/wire.md");
 
 /// The bytes of the code block marked `hex name`: two digits a byte, up to the comment of each line.
 #[track_caller]
-fn documented(name: &str) -> Vec<u8> {
+pub(crate) fn documented(name: &str) -> Vec<u8> {
     let fence = format!("```hex {name}\n");
     let start = WIRE.find(&fence).expect("the example is there") + fence.len();
     let block = &WIRE[start..start + WIRE[start..].find("```").expect("the example ends")];

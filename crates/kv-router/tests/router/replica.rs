@@ -1,13 +1,15 @@
 //! A router at the end of a transport that orders batches itself.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use kv_router::{
-    EventBatch, ForgetReason, Incarnation, KvEvent, PeerLimits, RouteRequest, Router, RouterReplica,
-    StreamFreshness, WorkerSpec,
+    Adapters, Capacity, EventBatch, ForgetReason, Incarnation, KvEvent, PeerLimits, RouteRequest, Router,
+    RouterReplica, StreamFreshness, Taint, WorkerSpec,
 };
 use kv_router_transport::{DumpReader, DumpRecord, FollowSink, ReplicaSink, Standing, Watermark};
 
+use crate::peer_wire::documented;
 use crate::support::{Fleet, rank, worker};
 
 const BLOCKS: usize = 4;
@@ -128,6 +130,17 @@ fn a_rank_whose_batches_are_waited_for_is_recovering() {
     rig.check(BLOCKS, StreamFreshness::Fresh);
     rig.replica.join(worker(0), &about(1));
     rig.check(0, StreamFreshness::Cold);
+}
+
+#[test]
+fn what_a_worker_says_of_itself_is_as_documented() {
+    let mut spec = WorkerSpec::new(kv_router::BlockSize::new(16).unwrap()).with_ranks(2);
+    spec.incarnation = Incarnation::new(3);
+    spec.capacity = Capacity { batched_tokens: NonZeroU32::new(8192), total_blocks: NonZeroU32::new(4000) };
+    spec.traits.taints = vec![Taint::new("h100")];
+    spec.traits.adapters = Adapters::Only(vec!["sql".into()]);
+    assert_eq!(spec.encode().unwrap(), documented("worker"));
+    assert_eq!(WorkerSpec::decode(&documented("worker")), Ok(spec));
 }
 
 #[test]
