@@ -1,6 +1,7 @@
 //! Whole routers over a real NATS server: each fault by itself, and all of them at random.
 #![expect(clippy::disallowed_methods, reason = "a real server runs on the real clock")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+#![expect(clippy::print_stdout, reason = "the time to exact is for people to read")]
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
