@@ -39,6 +39,10 @@ impl Budget {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
+    pub(crate) fn has_room(&self, units: u64) -> bool {
+        self.used().checked_add(units).is_some_and(|sum| sum <= self.limit)
+    }
+
     /// Takes units for which another budget was asked.
     pub(crate) fn add(&self, units: u64) {
         self.used.fetch_add(units, Ordering::Relaxed);
@@ -61,6 +65,7 @@ mod tests {
         assert!(budget.try_take(2) && !budget.try_take(2) && budget.try_take(1));
         assert!(!budget.try_take(u64::MAX), "an overflow must not look like room");
         assert_eq!(budget.used(), 3);
+        assert!(budget.has_room(0) && !budget.has_room(1) && !budget.has_room(u64::MAX));
         assert!(!budget.try_take_beyond(3, 2) && budget.try_take_beyond(2, 2));
         assert!(!budget.try_take_beyond(u64::MAX, u64::MAX) && !budget.try_take(0));
         budget.add(1);

@@ -122,6 +122,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether a booking of others with so many blocks in its prompt could be counted.
+    pub(crate) fn has_room_for_peers(&self, prompt: u64) -> bool {
+        self.peer_requests.has_room(1) && self.peer_prompt_blocks.has_room(prompt)
+    }
+
     /// Gives back what a request took outside its shard. Runs while the lock of the shard is held, once for each
     /// request: whoever took it out of the shard.
     pub(crate) fn settle(&self, freed: &Freed) {

@@ -6,12 +6,12 @@
 //! one mending have told of all names, whatever none of them told of was given back.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
 use super::ranges::Ranges;
-use super::{BookingName, BookingsPart, LoadDelta, SharedBooking, SyncOutcome, SyncStats};
+use super::{BookingName, BookingsPart, LoadDelta, SharedBooking, SyncConfig, SyncOutcome, SyncStats};
 use crate::{BookError, Booking, BookingState, LoadTracker};
 
 /// Names of which something is told before they are booked. Above it what is missing is mended from the beginning.
@@ -53,8 +53,8 @@ pub(super) struct Peer {
     /// What was told out of turn, or while parts are waited for, which may be older. True for ever, so kept until nothing
     /// is missing.
     early: FxHashMap<BookingName, Early>,
-    /// When a booking could not be counted for lack of room, since everything was asked for last.
-    refused: Option<Instant>,
+    /// Bookings that could not be counted for lack of room, since everything was asked for last.
+    refused: Option<Refused>,
 }
 
 #[derive(Debug)]
@@ -64,6 +64,13 @@ struct Held {
     number: u64,
     /// The last mending that told of it.
     mending: u64,
+}
+
+/// The first of them, and the shortest of their prompts, in blocks.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    since: Instant,
+    shortest: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -248,15 +255,19 @@ impl Peer {
         });
     }
 
-    /// The names to ask for now, given how long a missing change may be under way and how long an answer.
+    /// The names to ask for now.
     pub(super) fn wanted(
         &mut self,
-        patience: Duration,
-        ask_again: Duration,
+        config: &SyncConfig,
+        tracker: &LoadTracker,
         now: Instant,
     ) -> Vec<Range<BookingName>> {
+        let SyncConfig { patience, ask_again, .. } = *config;
         let since = |then: Instant| now.saturating_duration_since(then);
-        if self.refused.is_some_and(|then| since(then) >= ask_again) {
+        // Not while there is no room: it would be told all over again for nothing.
+        if self.refused.is_some_and(|refused| {
+            since(refused.since) >= ask_again && tracker.shared().has_room_for_peers(refused.shortest)
+        }) {
             self.refused = None;
             self.lack_all(now);
         }
@@ -302,8 +313,12 @@ impl Peer {
             Err(error) => {
                 means.stats.refused += 1;
                 // For a rank that is unknown here there is `rank_added`; room may come up at any time.
-                if !matches!(error, BookError::UnknownRank { .. }) {
-                    self.refused.get_or_insert(means.now);
+                if matches!(error, BookError::TooManyRequests { .. } | BookError::TooManyPromptBlocks { .. })
+                {
+                    let blocks = booking.prompt_blocks.len() as u64;
+                    let first = Refused { since: means.now, shortest: blocks };
+                    let refused = self.refused.get_or_insert(first);
+                    refused.shortest = refused.shortest.min(blocks);
                 }
             }
         }

@@ -96,7 +96,7 @@ pub struct SyncStats {
     /// How often parts had told everything that was lacking of a replica, since the beginning.
     pub snapshots: u64,
     /// Bookings that could not be counted, because their rank is unknown here or a bound is reached. They are asked for
-    /// again: when a rank is added, or every [`SyncConfig::ask_again`] while there is no room.
+    /// again: when a rank is added, or when there is room, at most every [`SyncConfig::ask_again`].
     pub refused: u64,
     /// Replicas that fell silent.
     pub expired: u64,
@@ -199,10 +199,9 @@ impl ReplicaSync {
     /// The bookings that are lacking and have to be asked for now. What is asked for comes in parts, and what is lacking
     /// of those is asked for again.
     pub fn wanted(&mut self, now: Instant) -> Vec<BookingsWish> {
-        let SyncConfig { patience, ask_again, .. } = self.config;
         let mut wanted = Vec::new();
         for (&of, peer) in &mut self.peers {
-            let names = peer.wanted(patience, ask_again, now);
+            let names = peer.wanted(&self.config, &self.tracker, now);
             wanted.extend(names.into_iter().map(|names| BookingsWish { of, names }));
         }
         wanted

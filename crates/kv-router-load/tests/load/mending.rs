@@ -54,17 +54,18 @@ fn part(next: u64, names: (u64, u64), bookings: Vec<SharedBooking>) -> BookingsP
 #[test]
 fn what_comes_before_its_booking_is_not_forgotten() {
     let (clock, (tracker, mut sync)) = (Clock::start(), listener(1));
-    // 0 books 7, 1 to 3 take it further, in no order; 4 books 8, 5 ends it.
-    sync.receive(deltas(3, &[progressed(7, 0, 2)]), clock.at(0));
-    sync.receive(deltas(1, &[progressed(7, 16, 0), progressed(7, 0, 5)]), clock.at(0));
-    sync.receive(deltas(5, &[released(8)]), clock.at(0));
+    // 0 books 7, 1 to 3 take it further; 4 books 8, 5 takes it further, 6 ends it.
+    sync.receive(deltas(3, &[progressed(7, 0, 5)]), clock.at(0));
+    sync.receive(deltas(1, &[progressed(7, 16, 0), progressed(7, 0, 2)]), clock.at(0));
+    sync.receive(deltas(6, &[released(8)]), clock.at(0));
+    sync.receive(deltas(5, &[progressed(8, 0, 1)]), clock.at(0));
     check(&tracker, rank(0, 0), (0, 0, 0));
     assert_eq!(sync.receive(deltas(4, &[booked(8)]), clock.at(0)), SyncOutcome::Ahead);
     check(&tracker, rank(0, 0), (0, 0, 0));
     assert_eq!(sync.receive(deltas(0, &[booked(7)]), clock.at(0)), SyncOutcome::Applied);
     check(&tracker, rank(0, 0), (0, 3 + 5, 1));
     assert_eq!((sync.stats().behind, sync.stats().ahead), (0, 0));
-    sync.receive(deltas(6, &[released(7)]), clock.at(0));
+    sync.receive(deltas(7, &[released(7)]), clock.at(0));
     check_empty(&tracker, 1);
 }
 
