@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use kv_router_hash::HashScheme;
 use kv_router_index::paged::PagedIndex;
-use kv_router_sim::wire::{DIALECTS, Dialect, WireRouter, holdings};
+use kv_router_sim::holdings::holdings;
+use kv_router_sim::wire::{DIALECTS, Dialect, WireRouter};
 use kv_router_zmq::{Publisher, PublisherConfig, Source, SubscriberConfig};
 
 use super::stages::{Lanes, worker};
@@ -46,7 +47,7 @@ pub fn run(recording: &Recording, scheme: HashScheme) -> Result<Arrived, Box<dyn
         listed.push((worker(rank), dialect, source));
         publishers.push(publisher);
     }
-    let mut router = WireRouter::start(SubscriberConfig::default(), scheme, &listed, now)?;
+    let mut router = WireRouter::start(SubscriberConfig::default(), scheme, &listed, None, now)?;
     let (filling, all) =
         (recording.filling.len() as u64, (recording.filling.len() + recording.steady.len()) as u64);
     // How many frames may have been sent. Past the end: the sender is to stop, whatever it has sent.

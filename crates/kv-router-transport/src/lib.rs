@@ -86,8 +86,8 @@ mod batch;
 mod channel;
 mod dump;
 mod feed;
-mod frame_hash;
 mod follow;
+mod frame_hash;
 mod sequencer;
 mod watermark;
 mod wire;
@@ -97,8 +97,8 @@ pub use batch::{EventBatch, Incarnation};
 pub use channel::{BatchReceiver, BatchSender, ChannelCounters, RecvError, SendError, batch_channel};
 pub use dump::{DumpFingerprint, DumpReadError, DumpReader, DumpRecord, DumpWriteError, DumpWriter};
 pub use feed::{FeedConfig, FeedCounters, FeedHealth, RankFeed, ReplayFault};
-pub use frame_hash::FrameHash;
 pub use follow::{Audience, FleetSnapshot, FollowSink, ReplicaSink};
+pub use frame_hash::FrameHash;
 pub use sequencer::{
     Action, ForgetReason, Lives, Numbered, RecoveryId, ReplayRequest, ReplayWaits, SequencerConfig,
     SequencerConfigError, SequencerCounters, SkipReason, SnapshotRequest, Standing, StreamSequencer,

@@ -56,7 +56,8 @@ fn check_order(order: QueueOrder, asks: &[(&'static str, u64, u32)], expected: &
 fn who_is_put_into_a_class_of_its_own_keeps_its_place_and_blocks_nobody() {
     let now = origin();
     for (aging, order) in [(secs(30), QueueOrder::Fcfs), (secs(0), QueueOrder::Lcfs)] {
-        let mut queue: TestQueue = Queue::new(QueueConfig { aging, order, ..QueueConfig::default() }).unwrap();
+        let mut queue: TestQueue =
+            Queue::new(QueueConfig { aging, order, ..QueueConfig::default() }).unwrap();
         let keys = ["a", "b", "c"].map(|name| queue.push(name, ask(10, 0), now).unwrap());
         let mut pass = Pass::new();
         let (first, &name) = queue.next(&mut pass, now).unwrap();

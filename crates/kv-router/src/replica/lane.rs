@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use kv_router_hash::{HashScheme, Window};
-use kv_router_transport::{Action, DumpFingerprint, Standing, Watermark};
+use kv_router_transport::{Action, Standing, Watermark};
 use kv_router_types::{KvEvent, WorkerRank};
 use parking_lot::MutexGuard;
 
@@ -17,11 +16,11 @@ use crate::ingest::{EventCounters, Heard, Stream, settle};
 impl Router {
     /// Forgets what a rank holds. The next batch of it is the first that is heard of it.
     pub(super) fn forget_rank(&self, id: WorkerRank) {
+        let now = self.core.clock.now(); // the caller's code, so not under a lock of ours
         self.with_lane(id, |rank, mut stream| {
             let lane = &mut *stream;
             lane.actions.clear();
-            lane.sequencer.retire(&mut lane.actions);
-            lane.sequencer.revive();
+            lane.order.forget(now, &mut lane.actions);
             lane.actions.clear(); // to forget, which is done here
             // A clear is never refused.
             let _ = self.core.index.apply(id, &KvEvent::Cleared);
@@ -33,14 +32,14 @@ impl Router {
     pub(super) fn replace_rank(&self, id: WorkerRank, watermark: Watermark, events: &[KvEvent]) -> bool {
         let now = self.core.clock.now(); // the caller's code, so not under a lock of ours
         self.with_lane(id, |rank, mut stream| {
-            if stream.is_stale(watermark.incarnation) {
+            if stream.is_stale(watermark.incarnation) || !stream.order.takes(watermark) {
                 return false;
             }
             let mut counters = EventCounters::default();
             let _ = self.core.index.apply(id, &KvEvent::Cleared);
             let lane = &mut *stream;
             lane.actions.clear();
-            lane.sequencer.restored(now, watermark, &mut lane.actions);
+            lane.order.restored(now, watermark, &mut lane.actions);
             let is_newer = !lane.actions.iter().any(|action| matches!(action, Action::Forget(_)));
             lane.actions.clear();
             if is_newer {
@@ -49,7 +48,7 @@ impl Router {
                 }
             }
             if counters.refused() > 0 {
-                lane.sequencer.mark_suspect();
+                lane.order.mark_suspect();
             }
             lane.counters.add(&counters);
             settle(&self.core, rank, stream, Heard::Nothing);
@@ -77,13 +76,4 @@ impl Router {
         let stream = rank.stream.lock();
         (!stream.is_closed() && stream.engine.is_none()).then(|| work(rank, stream))
     }
-}
-
-/// What has to be equal for a snapshot of one router to mean anything to another.
-pub(super) fn fingerprint(scheme: HashScheme) -> DumpFingerprint {
-    let window = match scheme.window() {
-        Window::Plain => 0,
-        Window::Eagle => 1 << 32,
-    };
-    DumpFingerprint::new(window | u64::from(scheme.block_size().get()))
 }

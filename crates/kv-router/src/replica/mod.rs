@@ -59,7 +59,7 @@ impl RouterReplica {
 
     /// What a snapshot has to be of to mean anything to this router: give it to whatever reads snapshots.
     pub fn fingerprint(&self) -> DumpFingerprint {
-        lane::fingerprint(self.router.scheme())
+        crate::snapshot::fingerprint(self.router.scheme())
     }
 
     /// What could not be passed on.

@@ -224,7 +224,7 @@ fn load(mut loader: IngestLoader, notes: &[Vec<u8>]) -> Result<Ingest, kv_router
 }
 
 /// What has to be equal for a hash of one router to mean anything to another.
-fn fingerprint(scheme: HashScheme) -> DumpFingerprint {
+pub(crate) fn fingerprint(scheme: HashScheme) -> DumpFingerprint {
     let window = match scheme.window() {
         Window::Plain => 0,
         Window::Eagle => 1 << 32,
