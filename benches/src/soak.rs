@@ -11,7 +11,8 @@ use std::time::Duration;
 use kv_router_index::conformance::{ConcurrentReport, ConcurrentRun, Consistency, Shared, Suite};
 use kv_router_index::paged::PagedIndex;
 use kv_router_index::{
-    ApplyEvents, ConcurrentRadixTree, DumpEvents, Inspect, PositionalIndexer, PrefixIndex, RadixTree,
+    ApplyEvents, ConcurrentRadixTree, DumpEvents, Inspect, Overlaps, PositionalIndexer, PrefixIndex,
+    RadixTree,
 };
 use kv_router_types::{
     ExternalSequenceHash, KvEvent, LocalBlockHash, StoredBlock, Tier, WorkerId, WorkerRank,
@@ -203,11 +204,173 @@ fn remove(names: impl Iterator<Item = u64>) -> KvEvent {
     KvEvent::Removed { tier: Tier::Device, blocks: names.map(ExternalSequenceHash::new).collect() }
 }
 
+/// Bytes on the heap at equal distances in the life of an index that always holds about as much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readings(pub Vec<usize>);
+
+impl Readings {
+    /// Accepts a life in which the most of the last half is at most a twentieth and 64 KiB above the most of the first.
+    ///
+    /// # Errors
+    ///
+    /// The index grows.
+    pub fn check(self) -> Result<Self, Growth> {
+        let (first, last) = self.0.split_at(self.0.len().div_ceil(2));
+        let most = |half: &[usize]| half.iter().copied().max().unwrap_or(0);
+        let (first, last) = (most(first), most(last));
+        if last > first + first / 20 + SLACK { Err(Growth { first, last }) } else { Ok(self) }
+    }
+}
+
+/// An index that is larger the longer it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The most bytes in the first half of its life.
+    pub first: usize,
+    /// And in the last.
+    pub last: usize,
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        write!(f, "up to {last} bytes in the last half of the churn, {first} in the first")
+    }
+}
+
+impl Error for Growth {}
+
+/// A fleet of full caches, without end: chains come and the oldest go, most of them from the end and some with holes,
+/// some come a second time; engines forget everything, workers are replaced, and somebody asks all the while.
+#[derive(Debug)]
+pub struct Churn {
+    engines: Vec<Engine>,
+    /// Names and workers given out.
+    names: u64,
+    workers: u64,
+    draws: u64,
+    out: Overlaps,
+}
+
+/// What one rank holds.
+#[derive(Debug)]
+struct Engine {
+    rank: WorkerRank,
+    chains: VecDeque<Chain>,
+    blocks: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    name: u64,
+    content: u64,
+    len: u64,
+}
+
+impl Chain {
+    /// One chain in two begins as others do and goes its own way behind its middle.
+    fn local(self, at: u64) -> u64 {
+        let is_shared = self.content < Churn::SHARED && at < self.len / 2;
+        (if is_shared { self.content } else { Churn::SHARED + self.name }) << 6 | at
+    }
+
+    fn store(self) -> KvEvent {
+        store((0..self.len).map(|at| (self.name + at, self.local(at))))
+    }
+}
+
+impl Churn {
+    const ENGINES: u64 = 64;
+    /// Blocks that an engine holds before the oldest go.
+    const CACHE: u64 = 2_000;
+    const LONGEST: u64 = 64;
+    /// Beginnings that chains share.
+    const SHARED: u64 = 256;
+
+    /// With empty caches; `seed` decides everything that comes.
+    pub fn new(seed: u64) -> Self {
+        let engine = |worker| Engine {
+            rank: WorkerId::new(worker).into(),
+            chains: VecDeque::with_capacity(Self::CACHE as usize),
+            blocks: 0,
+        };
+        Self {
+            engines: (0..Self::ENGINES).map(engine).collect(),
+            names: 0,
+            workers: Self::ENGINES,
+            draws: seed,
+            out: Overlaps::new(),
+        }
+    }
+
+    /// So many chains more.
+    pub fn run(&mut self, subject: &dyn Subject, chains: u32) {
+        for _ in 0..chains {
+            self.step(subject);
+        }
+        subject.settle();
+    }
+
+    fn step(&mut self, subject: &dyn Subject) {
+        let (what, len) = (self.draw(1_000), self.draw(Self::LONGEST) + 1);
+        let content = self.draw(2 * Self::SHARED);
+        let chain = Chain { name: self.names, content, len };
+        self.names += len;
+        let at = self.draw(Self::ENGINES) as usize;
+        let engine = &mut self.engines[at];
+        match what {
+            0 | 1 => {
+                if what == 0 {
+                    subject.apply(engine.rank, &KvEvent::Cleared);
+                } else {
+                    subject.remove_worker(engine.rank.worker);
+                    engine.rank = WorkerId::new(self.workers).into();
+                    self.workers += 1;
+                }
+                engine.chains.clear();
+                engine.blocks = 0;
+            }
+            2..300 => {
+                let query: Vec<_> = (0..len).map(|at| LocalBlockHash::new(chain.local(at))).collect();
+                subject.find(&query, &mut self.out);
+            }
+            300..350 => {
+                if let Some(last) = engine.chains.back() {
+                    subject.apply(engine.rank, &last.store());
+                }
+            }
+            _ => {
+                subject.apply(engine.rank, &chain.store());
+                engine.chains.push_back(chain);
+                engine.blocks += len;
+                while engine.blocks > Self::CACHE
+                    && let Some(Chain { name, len, .. }) = engine.chains.pop_front()
+                {
+                    if what % 4 == 0 {
+                        subject.apply(engine.rank, &remove((name..name + len).step_by(2)));
+                        subject.apply(engine.rank, &remove((name + 1..name + len).step_by(2)));
+                    } else {
+                        subject.apply(engine.rank, &remove((name..name + len).rev()));
+                    }
+                    engine.blocks -= len;
+                }
+            }
+        }
+    }
+
+    /// A number below `bound`, by Weyl's sequence and a finisher.
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.draws = self.draws.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.draws ^ self.draws >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 33) % bound
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
-    use kv_router_index::{FindOptions, Oracle, Overlaps};
+    use kv_router_index::{FindOptions, Oracle};
     use parking_lot::Mutex;
 
     use super::*;
@@ -222,7 +385,7 @@ mod tests {
         fn apply(&self, from: WorkerRank, event: &KvEvent) {
             if self.forgets || matches!(event, KvEvent::Stored { .. }) {
                 let applied = self.oracle.lock().apply(from, event).expect("every event is valid");
-                assert_eq!(applied.unknown + applied.already_held + applied.moved, 0);
+                assert_eq!(applied.unknown + applied.moved, 0);
             }
         }
 
@@ -270,5 +433,30 @@ mod tests {
         let live = || if reading.replace(reading.get() + 1) == 0 { 0 } else { 10 * SLACK };
         let heap = cycles(&subject, 10, live);
         assert!(heap.check().is_ok() && !heap.is_back());
+    }
+
+    fn readings(subject: &Watched) -> Readings {
+        let mut churn = Churn::new(1);
+        // The caches are full after the first.
+        Readings((0..3).map(|_| (churn.run(subject, 6_000), held(subject)).1 / SLACK).collect())
+    }
+
+    #[test]
+    fn churn_is_steady_and_growth_is_found() {
+        let subject = watched(true);
+        let steady = readings(&subject);
+        assert!(steady.0[0] > 100_000, "{steady:?}");
+        assert_eq!(steady.clone().check(), Ok(steady));
+        let growing = readings(&watched(false));
+        assert_eq!(growing.clone().check(), Err(Growth { first: growing.0[1], last: growing.0[2] }));
+    }
+
+    #[test]
+    fn the_halves_of_a_life_are_compared() {
+        let check = |readings: &[usize]| Readings(readings.to_vec()).check().is_ok();
+        let full = 100 * SLACK;
+        assert!(check(&[]) && check(&[full]) && check(&[0, full, full, full]));
+        assert!(check(&[full, full, 0, full + 6 * SLACK]));
+        assert!(!check(&[0, full, 0, full + 6 * SLACK + 1]));
     }
 }

@@ -4,13 +4,13 @@ use std::alloc::System;
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv_router_benches::heap;
 use kv_router_benches::payloads;
-use kv_router_benches::soak::{self, EXACT, Exact, Heap};
+use kv_router_benches::soak::{self, Churn, EXACT, Exact, Heap, Readings};
 use kv_router_benches::subject::{Entry, SUBJECTS};
 use kv_router_engines::soak::SoakReport;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -37,6 +37,9 @@ struct Args {
     /// Workers that come and go for each index.
     #[arg(long, default_value_t = 100_000)]
     workers: u32,
+    /// Seconds of churn in full caches for each index; memory is read at each tenth and must not grow.
+    #[arg(long, default_value_t = 60)]
+    churn_seconds: u64,
     /// Damaged payloads of engines for the decoders.
     #[arg(long, default_value_t = 1_000_000)]
     decoders: u64,
@@ -47,6 +50,12 @@ struct Args {
 
 /// Payloads between two steps of the progress bar.
 const DECODER_STEP: u64 = 10_000;
+
+/// Chains of churn between two looks at the clock.
+const CHURN_STEP: u32 = 1_000;
+
+/// Readings of memory in a churn.
+const READINGS: u32 = 10;
 
 /// Histories between two steps of the progress bar.
 const STEP: u32 = 250;
@@ -145,7 +154,39 @@ fn lives(args: &Args, entry: Entry) -> Result<(), Box<dyn Error>> {
         let heap = soak::short_lived_workers(&*(entry.build)()?, args.workers, live_bytes).check()?;
         report(entry, heap, &format!("{} short-lived workers", args.workers))?;
     }
+    if args.churn_seconds > 0 {
+        churn(args, entry)?;
+    }
     Ok(())
+}
+
+/// Churn by the clock.
+fn churn(args: &Args, entry: Entry) -> Result<(), Box<dyn Error>> {
+    let subject = (entry.build)()?;
+    let mut churn = Churn::new(args.seed);
+    let bar = bar(args.churn_seconds, entry.name);
+    let start = Instant::now();
+    let mut chains = 0;
+    let mut readings = Vec::new();
+    for tenth in 1..=READINGS {
+        let end = Duration::from_secs(args.churn_seconds) * tenth / READINGS;
+        while start.elapsed() < end {
+            churn.run(&*subject, CHURN_STEP);
+            chains += u64::from(CHURN_STEP);
+            bar.set_position(start.elapsed().as_secs());
+        }
+        readings.push(live_bytes());
+        bar.suspend(|| {
+            let bytes = readings.last().copied().unwrap_or(0);
+            say(&format!("{:<18}churn: {bytes} bytes after {} s", entry.name, end.as_secs_f32()))
+        })?;
+    }
+    bar.finish_and_clear();
+    Readings(readings).check()?;
+    say(&format!(
+        "{:<18}{} s of churn, {chains} chains: the last half takes no more memory than the first",
+        entry.name, args.churn_seconds
+    ))
 }
 
 fn report(entry: Entry, heap: Heap, life: &str) -> Result<(), Box<dyn Error>> {
