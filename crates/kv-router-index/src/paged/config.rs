@@ -20,7 +20,7 @@ pub struct PagedConfig {
     /// [`IndexFull`](crate::ApplyError::IndexFull), and so is one that finds 150 GiB of content and lists of holders in
     /// use, or that goes on apart behind a page at which 67,043,328 others hang. Default: 268,435,456.
     pub max_nodes: usize,
-    /// The most ranks at a time that hold something, or did and still have a writer, 1 to 261,632. Default: 131,072.
+    /// The most ranks at a time that hold something, or did and still have a writer, 1 to 262,144. Default: 131,072.
     pub max_ranks: usize,
     /// Seed of the hash that spreads pages over the table. Prompts are user input: a process that takes them from
     /// strangers sets a random one. Default: a constant.

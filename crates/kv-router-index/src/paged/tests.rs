@@ -108,9 +108,11 @@ fn a_page_has_a_word_for_every_rank_that_there_can_be() {
     page.revive(Shape::new(words::ROOT, 0, 9), Content::new(Extent::NONE, 0));
     let last = MAX_SLOTS as u32 - 1;
     for slot in 0..=last {
-        page.add_holder(&lines, Entry::new(slot, 1, 3, 0));
+        let reach = if slot < 2 { 3 } else { 1 };
+        page.add_holder(&lines, Entry::new(slot, reach, 3, 0));
     }
-    // A rank that changes stands in two words for a moment, also when every list is as long as can be.
+    assert_eq!(page.holders().count(), MAX_SLOTS - 1, "two share a word");
+    // A rank that leaves its crew stands in two words for a moment, also when the list is as long as can be.
     for (slot, plain) in [(0, 9), (1, 9), (last, 9), (0, 8)] {
         page.set_holder(&lines, Entry::new(slot, plain, plain, 0), 0);
     }

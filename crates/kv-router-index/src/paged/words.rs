@@ -6,9 +6,9 @@ use super::sizes::CREW;
 pub(super) use super::sizes::PAGE_BLOCKS;
 use crate::rank_set::Word;
 
-/// The most worker ranks that an index can know at a time: each may need a word of its own in a page, and one more while
-/// it changes; so many words does the largest list have, less a leaf.
-pub(super) const MAX_SLOTS: usize = (1 << 18) - 512;
+/// The most worker ranks that an index can know at a time: a slot number has 18 bits, and the longest list of holders has
+/// as many words.
+pub(super) const MAX_SLOTS: usize = 1 << 18;
 
 /// The page number that stands for "before the first block". No page has it.
 pub(super) const ROOT: u32 = 0;
