@@ -75,13 +75,21 @@ impl Shared {
         scratch: &mut Scratch,
     ) -> bool {
         out.begin(query.locals.len(), Certainty::Exact);
+        let pages = &self.pages;
+        let child = |parent, offset, depth: usize| {
+            let first = query.locals.get(depth)?;
+            pages.child(parent, offset, first.get())
+        };
+        let Some(mut next) = child(ROOT, 0, 0) else {
+            // Nobody holds the first block: most requests of some kinds, and there is nothing to check.
+            return true;
+        };
         scratch.path.clear();
         scratch.ranks.begin(self.slots.high());
-        let pages = &self.pages;
-        let (mut parent, mut offset, mut depth) = (ROOT, 0, 0);
+        let mut depth = 0;
         let mut alone = false;
-        while let Some(first) = query.locals.get(depth) {
-            let Some((page, header, state)) = pages.child(parent, offset, first.get()) else { break };
+        loop {
+            let (page, header, state) = next;
             let shape = header.shape();
             let blocks =
                 Locals::of(&pages.lines, header).common(shape.len(), query.behind(depth), &pages.keys);
@@ -121,7 +129,10 @@ impl Shared {
                 alone = true;
                 break;
             }
-            (parent, offset) = (page, blocks);
+            match child(page, blocks, depth) {
+                Some(child) => next = child,
+                None => break,
+            }
         }
         if depth > 0 {
             push_all(&mut out.sets, scratch.ranks.full(), depth);
