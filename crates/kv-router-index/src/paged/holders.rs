@@ -3,7 +3,7 @@
 //! A word stands for one rank, or for a [crew](super::words::Crew) of ranks that hold the same. Whatever it stands for,
 //! it says so itself, so that every word changes in one store. A word never moves inside its list: a new rank joins a
 //! word that says the same of its neighbours, or takes the next free one. When the list is full or mostly empty it is
-//! written anew elsewhere and one word is swung.
+//! written anew elsewhere, in the same order, and one word is swung.
 //!
 //! A rank that has to leave its crew for another word stands in both for a moment, never in none, and the version
 //! changes before it leaves. A reader takes the first of the two that it meets: what the rank held before, or after.
@@ -92,9 +92,7 @@ impl Locked<'_> {
     /// Where the rank is, and what is said of it there.
     pub(super) fn position(&self, lines: &Lines, slot: u32, hint: u32) -> Option<(usize, Entry)> {
         let at = |index: usize| Some((index, self.holding(lines, index).entry_of(slot)?));
-        let (hint, count) = (hint as usize, self.holders().count());
-        let hinted = if hint < count { at(hint) } else { None };
-        hinted.or_else(|| (0..count).find_map(at))
+        near(hint as usize, self.holders().count()).find_map(at)
     }
 
     /// The entry of a slot.
@@ -116,10 +114,26 @@ impl Locked<'_> {
         if !entry.is_plain() {
             return None;
         }
-        let joined = |index| Some((index, self.holding(lines, index).joined(entry)?));
-        let (index, holding) = (0..self.holders().count().min(JOINABLE)).find_map(joined)?;
+        let holdings = self.first_words(lines).map(|word| Holding::from_bits(word.load(Ordering::Relaxed)));
+        let joined = |(index, holding): (usize, Holding)| Some((index, holding.joined(entry)?));
+        let (index, holding) = holdings.take(JOINABLE).enumerate().find_map(joined)?;
         self.set_holding(lines, index, holding);
         Some(index)
+    }
+
+    /// The first words of the list, a leaf at most: who goes over many finds out once where they are.
+    fn first_words<'l>(&'l self, lines: &'l Lines) -> impl Iterator<Item = &'l AtomicU64> {
+        let holders = self.holders();
+        let count = holders.count();
+        let (inline, list): (&[AtomicU64], &[Line]) = match holders.layout() {
+            Layout::Inline => (&self.inline[..count], &[]),
+            Layout::List => (&[], lines.at(holders.extent())),
+            Layout::Tree => {
+                let leaf = words(lines.at(holders.extent()), 1).next();
+                (&[], leaf.map_or(&[], |leaf| lines.at(leaf_extent(leaf.load(Ordering::Relaxed)))))
+            }
+        };
+        inline.iter().chain(words(list, count.min(LEAF)))
     }
 
     fn append(&mut self, lines: &Lines, entry: Entry) -> u32 {
@@ -190,7 +204,7 @@ impl Locked<'_> {
         if !is_alone || self.holders().count() > 1 {
             let joined = self.join(lines, entry);
             if joined.is_some() || !is_alone {
-                return self.move_holder(lines, entry, before, joined);
+                return self.move_holder(lines, entry, (index, before), joined);
             }
         }
         self.set_holding(lines, index, Holding::One(entry));
@@ -201,7 +215,13 @@ impl Locked<'_> {
     }
 
     /// Takes the rank out of the word that says `before` of it, after it has joined another or been given its own.
-    fn move_holder(&mut self, lines: &Lines, entry: Entry, before: Entry, joined: Option<usize>) -> u32 {
+    fn move_holder(
+        &mut self,
+        lines: &Lines,
+        entry: Entry,
+        (index, before): (usize, Entry),
+        joined: Option<usize>,
+    ) -> u32 {
         let new = match joined {
             Some(index) => index as u32,
             None => {
@@ -212,9 +232,8 @@ impl Locked<'_> {
         };
         // Who saw the list without the new word sees that this one may be out of date.
         self.bump();
-        let count = self.holders().count();
         let is_old = |&index: &usize| self.holding(lines, index).entry_of(entry.slot()) == Some(before);
-        if let Some(old) = (0..count).find(is_old) {
+        if let Some(old) = near(index, self.holders().count()).find(is_old) {
             self.take_out(lines, old, entry.slot());
         }
         self.bump();
@@ -285,17 +304,26 @@ impl Locked<'_> {
     }
 }
 
-/// Ranks in as few words as can be.
-fn together(mut entries: Vec<Entry>) -> Vec<Holding> {
-    entries.sort_unstable_by_key(|entry| (entry.is_plain(), entry.reach(), entry.slot()));
-    let mut words: Vec<Holding> = Vec::new();
-    for entry in entries {
-        match words.last_mut().map(|last| (last.joined(entry), last)) {
-            Some((Some(joined), last)) => *last = joined,
-            _ => words.push(Holding::One(entry)),
+/// Places in a list, from the one where something was last. A list that is written anew keeps its order: what is no
+/// longer there has come nearer to the beginning, by the words that are gone.
+fn near(hint: usize, count: usize) -> impl Iterator<Item = usize> {
+    let end = count.min(hint + 1);
+    (0..end).rev().chain(end..count)
+}
+
+/// Ranks in as few words as can be, in the order of the first of each.
+fn together(entries: Vec<Entry>) -> Vec<Holding> {
+    let mut entries: Vec<(Entry, u32)> = entries.into_iter().zip(0..).collect();
+    entries.sort_unstable_by_key(|(entry, _)| (entry.is_plain(), entry.reach(), entry.slot()));
+    let mut words: Vec<(u32, Holding)> = Vec::new();
+    for (entry, at) in entries {
+        match words.last_mut().map(|last| (last.1.joined(entry), last)) {
+            Some((Some(joined), last)) => *last = (at.min(last.0), joined),
+            _ => words.push((at, Holding::One(entry))),
         }
     }
-    words
+    words.sort_unstable_by_key(|&(at, _)| at);
+    words.into_iter().map(|(_, holding)| holding).collect()
 }
 
 fn free_list(lines: &Lines, holders: Holders) {
