@@ -27,6 +27,8 @@ pub(crate) enum Error {
     Metadata(MetadataError),
     /// There is no model, or no planted bug, whose name has this in it.
     NoModel { wanted: String },
+    /// Nothing that can be fuzzed is called so.
+    NoTarget { wanted: String },
     /// A check printed findings.
     Findings { command: &'static str, count: usize },
 }
@@ -67,6 +69,9 @@ impl fmt::Display for Error {
             }
             Self::Metadata(error) => error.fmt(f),
             Self::NoModel { wanted } => write!(f, "no model is named like `{wanted}`: nothing was checked"),
+            Self::NoTarget { wanted } => {
+                write!(f, "no target is called `{wanted}`: `cargo xtask fuzz --list` lists them")
+            }
             Self::Findings { command, count } => {
                 let noun = if *count == 1 { "finding" } else { "findings" };
                 write!(f, "{command}: {count} {noun}; each line above says what to change")
@@ -86,6 +91,7 @@ impl std::error::Error for Error {
             | Self::Metadata(_)
             | Self::Failed { .. }
             | Self::NoModel { .. }
+            | Self::NoTarget { .. }
             | Self::Findings { .. } => None,
         }
     }

@@ -27,6 +27,9 @@ The project's own commands: cargo xtask <command>
   loom [--mutate] [MODEL]
                      every interleaving of a few operations on the concurrent types; MODEL: part of a name;
                      --mutate plants known bugs into a copy instead: each must make its model fail
+  fuzz [--list] [--seconds N] [--jobs N] [TARGET...]
+                     hostile bytes against every decoder, guided by coverage: each TARGET, or all of them, for N
+                     seconds (600), two of them at a time; --jobs: how many at a time; --list: what there is
   layers             dependency edges and licences against the table in xtask/src/layers.rs
   tidy [--verbose]   house rules that the compiler does not check; --verbose lists large files
   ci                 fmt, tidy, layers, prepare, clippy, doc, loom, test: stops at the first failure
@@ -44,6 +47,7 @@ pub(crate) enum Command {
     Chaos(Chaos),
     Layers(Layers),
     Loom(Loom),
+    Fuzz(Fuzz),
     Tidy(Tidy),
     Ci(Ci),
 }
@@ -122,6 +126,34 @@ pub(crate) struct Loom {
     pub(crate) model: Option<String>,
 }
 
+/// `fuzz [--list] [--seconds N] [--jobs N] [TARGET...]`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fuzz {
+    /// What to do with the targets.
+    pub(crate) task: FuzzTask,
+    /// Time for each, in seconds.
+    pub(crate) seconds: u32,
+    /// How many at a time.
+    pub(crate) jobs: usize,
+    /// Their names; all when there is none.
+    pub(crate) targets: Vec<String>,
+}
+
+impl Default for Fuzz {
+    fn default() -> Self {
+        Self { task: FuzzTask::Run, seconds: 600, jobs: 2, targets: Vec::new() }
+    }
+}
+
+/// What `fuzz` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FuzzTask {
+    /// Runs them.
+    Run,
+    /// Prints their names.
+    List,
+}
+
 /// `tidy [--verbose]`
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tidy {
@@ -193,6 +225,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Some("soak") => Ok(Command::Soak(Soak { args: rest(parser)? })),
         Some("chaos") => chaos(parser),
         Some("loom") => loom(parser),
+        Some("fuzz") => fuzz(parser),
         Some("layers") => without_flags(parser, Command::Layers(Layers)),
         Some("tidy") => tidy(parser),
         Some("ci") => without_flags(parser, Command::Ci(Ci)),
@@ -253,6 +286,21 @@ fn loom(mut parser: Parser) -> Result<Command, UsageError> {
     Ok(Command::Loom(flags))
 }
 
+fn fuzz(mut parser: Parser) -> Result<Command, UsageError> {
+    let mut flags = Fuzz::default();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("list") => flags.task = FuzzTask::List,
+            Arg::Long("seconds") => flags.seconds = parser.value()?.parse()?,
+            Arg::Long("jobs") => flags.jobs = parser.value()?.parse::<usize>()?.max(1),
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            Arg::Value(target) => flags.targets.push(target.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(Command::Fuzz(flags))
+}
+
 fn test(mut parser: Parser) -> Result<Command, UsageError> {
     let mut raw = parser.raw_args()?;
     match raw.next() {
@@ -311,6 +359,11 @@ mod tests {
         let model = Some(String::from("store"));
         check("loom store", &Command::Loom(Loom { mutate: false, model: model.clone() }));
         check("loom --mutate store", &Command::Loom(Loom { mutate: true, model }));
+        check("fuzz", &Command::Fuzz(Fuzz::default()));
+        let targets = vec![String::from("dump"), String::from("restore")];
+        let flags = Fuzz { seconds: 9, jobs: 1, targets, ..Fuzz::default() };
+        check("fuzz --seconds 9 dump --jobs 0 restore", &Command::Fuzz(flags));
+        check("fuzz --list", &Command::Fuzz(Fuzz { task: FuzzTask::List, ..Fuzz::default() }));
         check("tidy", &Command::Tidy(Tidy { verbose: false }));
         check("tidy --verbose", &Command::Tidy(Tidy { verbose: true }));
         check("test", &Command::Test(Test { args: args(&[]) }));
@@ -348,15 +401,17 @@ mod tests {
         refused("tidy --verbos", "`cargo xtask help` lists");
         refused("tidy --verbose=yes", "`cargo xtask help` lists");
         refused("loom store remove", "`cargo xtask help` lists");
+        refused("fuzz --seconds soon", "`cargo xtask help` lists");
         refused("ci now", "`cargo xtask help` lists");
         refused("test radix", "write `cargo xtask test -- radix`");
     }
 
     #[test]
     fn help_lists_every_command() {
-        for command in
-            ["help", "prepare", "test", "demo", "bench", "soak", "chaos", "loom", "layers", "tidy", "ci"]
-        {
+        for command in [
+            "help", "prepare", "test", "demo", "bench", "soak", "chaos", "loom", "fuzz", "layers", "tidy",
+            "ci",
+        ] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

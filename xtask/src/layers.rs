@@ -131,6 +131,7 @@ const RULES: &[Rule] = &[
     },
     Rule { name: "kv-router-sim", layer: Layer::DevOnly, uses: &[], optional: &[] },
     Rule { name: "kv-router-benches", layer: Layer::DevOnly, uses: &[], optional: &[] },
+    Rule { name: "kv-router-fuzz", layer: Layer::DevOnly, uses: &[], optional: &[] },
     Rule { name: "xtask", layer: Layer::DevOnly, uses: &[], optional: &[] },
 ];
 

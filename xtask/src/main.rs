@@ -13,6 +13,7 @@ mod ci;
 mod demo;
 mod error;
 mod flags;
+mod fuzz;
 mod layers;
 mod loom;
 mod prepare;
@@ -53,6 +54,7 @@ fn run() -> Result<(), Error> {
         Command::Layers(command) => command.run(&shell),
         Command::Chaos(command) => command.run(&shell),
         Command::Loom(command) => command.run(&shell),
+        Command::Fuzz(command) => command.run(&shell),
         Command::Tidy(command) => command.run(&shell),
         Command::Ci(command) => command.run(&shell),
     }

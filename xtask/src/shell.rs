@@ -1,6 +1,7 @@
 //! Runs programs where everyone can see them: the command line before, the time it took after.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -112,6 +113,20 @@ impl Program {
         self.conclude(started, status)
     }
 
+    /// Runs the program with its stderr in a file, showing each line of it to `see` on the way.
+    pub(crate) fn run_logging(mut self, log: &Path, mut see: impl FnMut(&str)) -> Result<(), Error> {
+        let mut file = File::create(log).map_err(|source| Error::Write { path: log.to_owned(), source })?;
+        let started = self.announce();
+        self.command.stderr(Stdio::piped());
+        let status = self.command.spawn().and_then(|mut child| {
+            let stderr = child.stderr.take();
+            let copied = stderr.map_or(Ok(()), |stderr| copy_lines(stderr, &mut file, &mut see));
+            let status = child.wait()?;
+            copied.map(|()| status)
+        });
+        self.conclude(started, status)
+    }
+
     /// Runs the program and returns its stdout.
     pub(crate) fn read(mut self) -> Result<Vec<u8>, Error> {
         let started = self.announce();
@@ -199,6 +214,10 @@ mod tests {
         let [good, bad] =
             ["heads/x", "heads/x..y"].map(|name| move || shell().git().args(["check-ref-format", name]));
         assert!(good().run().is_ok() && good().run_seeing(|_| ()).is_ok() && good().read().is_ok());
+        let log = std::env::temp_dir().join(format!("kv-router-xtask-{}.log", std::process::id()));
+        assert!(good().run_logging(&log, |_| ()).is_ok());
+        assert!(matches!(bad().run_logging(&log, |_| ()), Err(Error::Failed { code: Some(1), .. })));
+        std::fs::remove_file(log).unwrap();
         assert!(matches!(bad().run(), Err(Error::Failed { code: Some(1), .. })));
         assert!(matches!(bad().run_seeing(|_| ()), Err(Error::Failed { code: Some(1), .. })));
         assert!(matches!(bad().read(), Err(Error::Failed { code: Some(1), .. })));

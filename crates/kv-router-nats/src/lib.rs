@@ -92,6 +92,8 @@ mod relay;
 mod replay;
 mod replica;
 mod snapshots;
+#[cfg(feature = "soak")]
+pub mod soak;
 mod subject;
 
 pub use config::{Backoff, ClientCertificate, Credentials, FirstConnect, LinkConfig, TlsConfig};

@@ -7,7 +7,7 @@ const ASK: [u8; 4] = *b"KVRQ";
 const PAGE: [u8; 4] = *b"KVRG";
 const VERSION: [u8; 2] = 1_u16.to_le_bytes();
 /// Bytes of a question, checksum included.
-const ASK_BYTES: usize = 36;
+pub(crate) const ASK_BYTES: usize = 36;
 /// Bytes of a page before its frames.
 pub(crate) const PAGE_HEAD_BYTES: usize = 32;
 /// Bytes before each frame of a page.

@@ -1,6 +1,7 @@
 //! Names of subjects and buckets.
 
 use std::fmt;
+use std::str::FromStr;
 
 use kv_router_types::{DpRank, WorkerId, WorkerRank};
 
@@ -63,8 +64,13 @@ impl SubjectPrefix {
     pub(crate) fn rank_of(&self, subject: &str) -> Option<WorkerRank> {
         let rest = subject.strip_prefix(&self.0)?.strip_prefix(".kv.")?;
         let (worker, rank) = rest.split_once('.')?;
-        Some(WorkerRank::new(WorkerId::new(worker.parse().ok()?), DpRank::new(rank.parse().ok()?)))
+        Some(WorkerRank::new(WorkerId::new(number(worker)?), DpRank::new(number(rank)?)))
     }
+}
+
+/// A number as we write it, and no other way: `+7` and `07` would be second names of 7.
+pub(crate) fn number<N: FromStr + ToString>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|number: &N| number.to_string() == text)
 }
 
 /// `kvr`.
@@ -99,9 +105,16 @@ mod tests {
         let prefix = SubjectPrefix::new("fleet.a").unwrap();
         let rank = WorkerRank::new(WorkerId::new(u64::MAX), DpRank::new(3));
         assert_eq!(prefix.rank_of(&prefix.batches(rank)), Some(rank));
-        for foreign in
-            ["fleet.a.kv.1", "fleet.b.kv.1.2", "fleet.a.kv.x.2", "fleet.a.kv.1.2.3", "fleet.a.replay.1.2"]
-        {
+        for foreign in [
+            "fleet.a.kv.1",
+            "fleet.b.kv.1.2",
+            "fleet.a.kv.x.2",
+            "fleet.a.kv.1.2.3",
+            "fleet.a.replay.1.2",
+            "fleet.a.kv.+1.2",
+            "fleet.a.kv.01.2",
+            "fleet.a.kv.1.-0",
+        ] {
             assert_eq!(prefix.rank_of(foreign), None, "{foreign}");
         }
     }

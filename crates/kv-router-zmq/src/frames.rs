@@ -89,13 +89,21 @@ impl Frames {
     }
 }
 
+#[cfg(any(test, feature = "soak"))]
+impl Frames {
+    /// What [`receive`](Self::receive) makes of a message of these frames.
+    pub(crate) fn of(parts: &[&[u8]], limit: usize) -> Self {
+        let kept = parts.iter().take(MAX_FRAMES).map(|&part| zmq::Message::from(part)).collect();
+        Self { kept, count: parts.len(), too_long: parts.iter().any(|part| part.len() > limit) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn frames(parts: &[&[u8]]) -> Frames {
-        let kept = parts.iter().take(MAX_FRAMES).map(|&part| zmq::Message::from(part)).collect();
-        Frames { kept, count: parts.len(), too_long: parts.iter().any(|part| part.len() > 64) }
+        Frames::of(parts, 64)
     }
 
     const ONE: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 1];

@@ -91,6 +91,8 @@ mod incoming;
 mod message;
 mod publisher;
 mod reactor;
+#[cfg(feature = "soak")]
+pub mod soak;
 mod subscriber;
 mod wake;
 

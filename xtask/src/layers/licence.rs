@@ -2,7 +2,7 @@
 
 /// Licences we accept. `.deny.toml` holds the same list, for `cargo deny`.
 pub(super) const ACCEPTED: &[&str] =
-    &["Apache-2.0", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "Unicode-3.0", "Zlib"];
+    &["Apache-2.0", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "NCSA", "Unicode-3.0", "Zlib"];
 
 /// The expression is not SPDX: a human must look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

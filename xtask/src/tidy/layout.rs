@@ -6,7 +6,7 @@ use super::{Findings, Tree};
 
 /// Everything at the root that does not start with a dot.
 const ROOT: &[&str] =
-    &["Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "benches", "crates", "docs", "xtask"];
+    &["Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "benches", "crates", "docs", "fuzz", "xtask"];
 
 const README_LIMIT: usize = 150;
 const DECISION_LIMIT: usize = 60;

@@ -26,7 +26,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
 fn member_folder(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("/Cargo.toml")?;
     let parts: Vec<&str> = folder.split('/').collect();
-    matches!(parts.as_slice(), ["crates", _] | ["benches"] | ["xtask"]).then_some(folder)
+    matches!(parts.as_slice(), ["crates", _] | ["benches"] | ["fuzz"] | ["xtask"]).then_some(folder)
 }
 
 fn find<'a>(entries: &'a [Entry], table: &str, key: &str) -> Option<&'a Entry> {

@@ -109,7 +109,8 @@ impl CuckooFilter {
 
     /// Entries held, copies included.
     pub fn len(&self) -> usize {
-        self.distinct() + usize::try_from(self.extra_copies).unwrap_or(usize::MAX)
+        // A snapshot may declare any number of copies, and must not wrap around to few.
+        self.distinct().saturating_add(usize::try_from(self.extra_copies).unwrap_or(usize::MAX))
     }
 
     /// Whether nothing is held.

@@ -286,6 +286,17 @@ fn a_tag_that_stands_twice_does_no_harm() {
 }
 
 #[test]
+fn more_copies_than_can_be_counted_are_over_any_limit() {
+    let mut filter = filled(0..10);
+    filter.insert(hash(0)).unwrap();
+    let good = filter.to_bytes();
+    let mut body = good[6..good.len() - 8].to_vec();
+    let copies = body.len() - 8;
+    body[copies..].fill(0xff);
+    refused(&body, SnapshotError::OverLimit { entries: usize::MAX, limit: 100 });
+}
+
+#[test]
 fn a_change_without_meaning_is_refused() {
     let bytes = frame::seal(*b"KVCD", |out| {
         out.extend_from_slice(&[0; 16]);

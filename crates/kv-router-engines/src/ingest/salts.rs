@@ -41,8 +41,8 @@ pub(super) struct SaltTable {
 }
 
 impl SaltTable {
-    /// The salt's id; `None` when there are too many. Not counted yet: [`SaltTable::hold`] counts names,
-    /// [`SaltTable::tidy`] takes back an id that got none.
+    /// The salt's id; `None` when there are too many. Not counted yet: [`SaltTable::hold`] counts whoever needs it,
+    /// [`SaltTable::tidy`] takes back an id that nobody does.
     pub(super) fn id(&mut self, salt: &str) -> Option<SaltId> {
         if let Some(&id) = self.ids.get(salt) {
             return Some(SaltId(id));

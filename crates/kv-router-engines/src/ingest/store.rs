@@ -83,6 +83,8 @@ impl Ingest {
             (None, Some(parent)) => self.parent_salt(parent).unwrap_or_default(),
         };
         let salt_text = self.names.salts().text(salt);
+        // Until the store is over: what its names stood for before goes first, and may be the last under this salt.
+        self.names.salts().hold(salt);
 
         let result = if parts == 0 {
             let size = size.as_usize();
@@ -98,7 +100,7 @@ impl Ingest {
             let target = Target { tier, group, parent, salt, parts };
             self.place(&hashes[..keys.blocks], target, locals, out);
         }
-        self.names.salts().tidy(salt);
+        self.names.salts().release(salt);
         result?;
         keys.rest.map_or(Ok(()), Err)
     }

@@ -7,20 +7,20 @@ use kv_router_types::{KvEvent, WorkerRank};
 
 /// The ranks of a dump that can join their streams.
 #[derive(Debug, Default)]
-pub(super) struct Fleet {
-    pub(super) fingerprint: DumpFingerprint,
-    pub(super) ranks: BTreeMap<WorkerRank, Restored>,
+pub(crate) struct Fleet {
+    pub(crate) fingerprint: DumpFingerprint,
+    pub(crate) ranks: BTreeMap<WorkerRank, Restored>,
 }
 
 #[derive(Debug)]
-pub(super) struct Restored {
-    pub(super) watermark: Watermark,
-    pub(super) events: Vec<KvEvent>,
+pub(crate) struct Restored {
+    pub(crate) watermark: Watermark,
+    pub(crate) events: Vec<KvEvent>,
 }
 
 impl Fleet {
     /// Reads all of it. A rank without a watermark is left out: nobody could tell which batches it is missing.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, DumpReadError> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DumpReadError> {
         let reader = DumpReader::new(bytes)?;
         let fingerprint = reader.fingerprint();
         let (mut events, mut watermarks) = (BTreeMap::<WorkerRank, Vec<KvEvent>>::new(), BTreeMap::new());

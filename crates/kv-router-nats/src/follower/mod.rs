@@ -3,7 +3,7 @@
 mod admission;
 mod config;
 mod counters;
-mod fleet;
+pub(crate) mod fleet;
 mod lane;
 mod sources;
 

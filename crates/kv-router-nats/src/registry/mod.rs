@@ -158,9 +158,9 @@ impl Registry {
         let Ok(bucket) = self.bucket().await else { return Ended::Broken };
         let Ok(mut entries) = bucket.watch_with_history(">").await else { return Ended::Broken };
         while let Some(Ok(entry)) = entries.next().await {
-            let Ok(worker) = entry.key.parse() else { continue };
+            let Some(worker) = worker_of(&entry.key) else { continue };
             let about = (entry.operation == Operation::Put).then(|| entry.value.to_vec());
-            let mut entry = Entry { worker: WorkerId::new(worker), revision: entry.revision, about };
+            let mut entry = Entry { worker, revision: entry.revision, about };
             while let Err(error) = to.try_send(entry) {
                 match error {
                     TrySendError::Disconnected(_) => return Ended::Unwanted,
@@ -177,6 +177,11 @@ impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// Whose entry it is, going by the key.
+pub(crate) fn worker_of(key: &str) -> Option<WorkerId> {
+    crate::subject::number(key).map(WorkerId::new)
 }
 
 /// Why entries are no longer passed on.

@@ -14,7 +14,7 @@ const ENTRY_BYTES: usize = 64;
 
 /// The last batches of one life of a rank. Their numbers have no gaps.
 #[derive(Debug)]
-pub(super) struct ReplayBuffer {
+pub(crate) struct ReplayBuffer {
     from: WorkerRank,
     incarnation: Incarnation,
     next: u64,
@@ -24,12 +24,12 @@ pub(super) struct ReplayBuffer {
 }
 
 impl ReplayBuffer {
-    pub(super) fn new(from: WorkerRank, incarnation: Incarnation, limit: usize) -> Self {
+    pub(crate) fn new(from: WorkerRank, incarnation: Incarnation, limit: usize) -> Self {
         Self { from, incarnation, next: 0, frames: VecDeque::new(), bytes: 0, limit }
     }
 
     /// Numbers a batch and keeps its frame. Frames that no longer fit go, the oldest first; the newest stays.
-    pub(super) fn push(&mut self, events: Vec<KvEvent>) -> Result<Bytes, RequestError> {
+    pub(crate) fn push(&mut self, events: Vec<KvEvent>) -> Result<Bytes, RequestError> {
         // The last number is what engines end a replay with, and the one before has no successor.
         if self.next >= u64::MAX - 1 {
             return Err(RequestError::Exhausted);
@@ -59,7 +59,7 @@ impl ReplayBuffer {
     }
 
     /// The earliest batches asked for that are still there, as many as fit into `page_bytes`, one at least.
-    pub(super) fn page(&self, ask: &Ask, page_bytes: usize) -> Page {
+    pub(crate) fn page(&self, ask: &Ask, page_bytes: usize) -> Page {
         let oldest = self.next - self.frames.len() as u64;
         let (from, to) = if ask.incarnation == self.incarnation { (ask.from, ask.to) } else { (0, u64::MAX) };
         let skipped = usize::try_from(from.saturating_sub(oldest)).unwrap_or(usize::MAX);

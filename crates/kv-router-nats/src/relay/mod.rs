@@ -1,6 +1,6 @@
 //! Beside the engines: numbers what happens in their caches, publishes it, and gives it again to who missed it.
 
-mod buffer;
+pub(crate) mod buffer;
 mod split;
 
 use std::fmt;
