@@ -472,6 +472,30 @@ fn a_restored_rank_whose_engine_never_answers_is_forgotten() {
     assert_eq!(blocks(&pair.fleets[1].router, 0, rank(1)), 0);
 }
 
+/// What tells lives in one is nothing to the other.
+#[test]
+fn streams_with_and_without_incarnations_do_not_go_on_from_each_other() {
+    let configs = [vllm(0), vllm(0).with_incarnations()];
+    for (of, into) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let fleets = [Fleet::new(1), Fleet::new(1)];
+        let open = |at: usize, kind: usize| fleets[at].router.engine_stream(configs[kind].clone()).unwrap();
+        let mut stream = open(0, of);
+        let mut engine = MockEngine::new(rank(0), OURS);
+        let sequence = engine.say(&[store(0, 0, 4)]);
+        engine.deliver(sequence, &mut stream, fleets[0].now());
+        let mut bytes = Vec::new();
+        fleets[0].router.snapshot(&mut bytes).unwrap();
+        let _stream = open(1, into);
+        let report = fleets[1].router.restore(&mut &bytes[..]).unwrap();
+        assert_eq!(
+            (report.ranks, report.fed_otherwise),
+            if of == into { (1, 0) } else { (0, 1) },
+            "{of} {into}"
+        );
+        assert_eq!(blocks(&fleets[1].router, 0, rank(0)), if of == into { 4 } else { 0 });
+    }
+}
+
 #[test]
 fn batches_go_on_from_a_snapshot_too() {
     let fleets = [Fleet::new(2), Fleet::new(2)];
