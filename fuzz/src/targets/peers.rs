@@ -1,12 +1,13 @@
 //! What routers over one fleet tell each other.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use kv_router::{
     JournalConfig, PeerLimits, PeerMessage, ReplicaId, ReplicaLife, RouteRequest, Router, SessionConfig,
     SessionGossip, SessionId, WorkerId, WorkerRank,
 };
-use kv_router_load::{BookingName, BookingsSnapshot, DeltaBatch, LoadDelta, SharedBooking};
+use kv_router_load::{BookingName, BookingsPart, DeltaBatch, LoadDelta, SharedBooking};
 use kv_router_schedule::BindingVersion;
 use kv_router_types::{DpRank, SequenceHash};
 
@@ -36,7 +37,7 @@ fn decoded(bytes: &[u8]) -> Option<PeerMessage> {
 }
 
 const REPLICAS: usize = 3;
-const HELD: usize = 4;
+const AHEAD: usize = 4;
 const SESSIONS: usize = 8;
 const REQUESTS: u32 = 16;
 const DEAD_AFTER: u64 = 10_000;
@@ -45,11 +46,13 @@ const DEAD_AFTER: u64 = 10_000;
 /// they are forgotten, and then the load is what it was without them.
 pub(super) fn talk(bytes: &[u8]) {
     let (router, time) = router(&[1, 7], |config| {
-        config.journal = Some(JournalConfig::new(ReplicaLife { replica: ReplicaId::new(0), life: 1 }));
+        let life = ReplicaLife { replica: ReplicaId::new(0), life: 1 };
+        let max_message_bytes = LIMITS.max_bytes;
+        config.journal = Some(JournalConfig { max_message_bytes, ..JournalConfig::new(life) });
         config.sync.max_replicas = REPLICAS;
-        config.sync.max_held = HELD;
+        config.sync.max_ahead = AHEAD;
         config.sync.dead_after = Duration::from_millis(DEAD_AFTER);
-        config.load.max_requests = REQUESTS;
+        (config.load.max_requests, config.load.max_peer_requests) = (REQUESTS, REQUESTS);
         config.sessions = SessionConfig { max_sessions: SESSIONS, ..SessionConfig::default() };
     });
     let mut choices = Choices::new(bytes);
@@ -64,7 +67,8 @@ pub(super) fn talk(bytes: &[u8]) {
             }
             4 => {
                 let (from, of) = (replica(&mut choices), replica(&mut choices));
-                router.receive_peer(PeerMessage::WantBookings { from, of });
+                let names = names(&mut choices);
+                router.receive_peer(PeerMessage::WantBookings { from, of, names });
                 router.receive_peer(sessions(&mut choices));
             }
             5 => {
@@ -101,11 +105,9 @@ fn sent(router: &Router) {
 
 fn bounded(router: &Router) {
     let stats = router.stats();
-    assert!(stats.peers.replicas <= REPLICAS && stats.peers.held <= REPLICAS * HELD, "{stats:?}");
-    assert!(
-        stats.peers.bookings <= REQUESTS as usize && stats.load.requests <= u64::from(REQUESTS),
-        "{stats:?}"
-    );
+    assert!(stats.peers.replicas <= REPLICAS && stats.peers.bookings <= REQUESTS as usize, "{stats:?}");
+    let most = u64::from(REQUESTS);
+    assert!(stats.load.requests <= most && stats.load.peer_requests <= most, "{stats:?}");
     assert!(stats.sessions.bound + stats.sessions.unbound <= SESSIONS, "{stats:?}");
 }
 
@@ -113,10 +115,16 @@ fn settled(router: &Router, time: &Hours) {
     time.advance(DEAD_AFTER);
     sent(router);
     let stats = router.stats();
-    assert_eq!((stats.peers.replicas, stats.peers.bookings, stats.peers.held), (0, 0, 0));
+    assert_eq!((stats.peers.replicas, stats.peers.bookings, stats.peers.ahead), (0, 0, 0));
     assert_eq!(
-        (stats.load.requests, stats.load.prompt_blocks, stats.load.prompt_runs),
-        (0, 0, 0),
+        (
+            stats.load.requests,
+            stats.load.peer_requests,
+            stats.load.prompt_blocks,
+            stats.load.peer_prompt_blocks,
+            stats.load.prompt_runs
+        ),
+        (0, 0, 0, 0, 0),
         "{stats:?}"
     );
     for worker in [1, 7] {
@@ -142,6 +150,15 @@ fn rank(choices: &mut Choices<'_>) -> WorkerRank {
 
 fn name(choices: &mut Choices<'_>) -> BookingName {
     BookingName::new(u64::from(choices.below(12)))
+}
+
+/// All of them, where the choices have run out.
+fn names(choices: &mut Choices<'_>) -> Range<BookingName> {
+    match choices.below(3) {
+        0 => BookingName::ALL,
+        1 => name(choices)..name(choices),
+        _ => name(choices)..BookingName::ALL.end,
+    }
 }
 
 fn booking(choices: &mut Choices<'_>) -> SharedBooking {
@@ -173,7 +190,7 @@ fn deltas(choices: &mut Choices<'_>) -> PeerMessage {
 fn bookings(choices: &mut Choices<'_>) -> PeerMessage {
     let (from, next, count) = (life(choices), choices.number(), choices.below(6));
     let bookings = (0..count).map(|_| booking(choices)).collect();
-    PeerMessage::Bookings(BookingsSnapshot { from, next, bookings })
+    PeerMessage::Bookings(BookingsPart { from, next, names: names(choices), bookings })
 }
 
 fn sessions(choices: &mut Choices<'_>) -> PeerMessage {
