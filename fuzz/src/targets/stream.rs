@@ -1,7 +1,7 @@
 //! The stream of one engine, delivered by a network without manners.
 
 use kv_router::{
-    Clock, EngineFrame, EngineKind, EngineStream, EngineStreamConfig, FrameReport, Incarnation,
+    Clock, EngineFrame, EngineKind, EngineStream, EngineStreamConfig, FrameReport, Incarnation, ReplayFault,
     ReplayRequest, Router, StreamFreshness, WorkerId, WorkerRank,
 };
 use kv_router_engines::{
@@ -16,7 +16,7 @@ use super::fleet::{BLOCK, Hours, blocks, held, router};
 use crate::input::{Choices, framed};
 use crate::seeds;
 
-/// Live frames that wait for an answer at most.
+/// Live frames that wait for an answer at most: as many again while it is found out whose life they are of.
 const HELD: usize = 6;
 
 /// Frames, answers, deadlines and restarts in any order. The numbers of a frame are what the input says; so is its
@@ -55,7 +55,7 @@ impl Play {
         let (router, time) = router(&[1], |_| ());
         let engine = if kind & 2 == 0 { EngineKind::Vllm } else { EngineKind::Sglang };
         let mut config = EngineStreamConfig::new(rank(), engine);
-        config.sequencer.held = HELD;
+        config.feed.held = HELD;
         if kind & 4 == 4 {
             config = config.without_replay();
         }
@@ -106,18 +106,22 @@ impl Play {
             }
             11 => {
                 let Some(asked) = self.pick(choices) else { return };
-                match choices.below(2) {
+                match choices.below(3) {
                     0 => self.stream.replay_ended(asked.id, now),
-                    _ => self.stream.replay_failed(asked.id, now),
+                    1 => self.stream.replay_failed(asked.id, ReplayFault::OtherLife, now),
+                    _ => self.stream.replay_failed(asked.id, ReplayFault::Unanswered, now),
                 }
             }
             12 => {
                 self.time.advance(u64::from(choices.byte()) * 100);
                 self.stream.tick(self.time.now())
             }
-            13 => self.stream.catch_up(now),
+            13 => match choices.below(2) {
+                0 => self.stream.catch_up(now),
+                _ => self.stream.connected(now),
+            },
             14 => self.stream.resync(now),
-            _ => self.stream.forget(),
+            _ => self.stream.forget(now),
         };
         self.heard(report);
     }
@@ -155,9 +159,9 @@ impl Play {
         let streams = self.router.streams();
         let status = streams.iter().find(|status| status.worker == rank());
         let Some(status) = status else { panic!("the rank is gone") };
-        assert_eq!(
-            self.stream.next_deadline().is_some(),
-            status.freshness == StreamFreshness::Recovering,
+        // A cold rank whose lives nobody numbers has one too: it asks now and then whether it can be healed.
+        assert!(
+            self.stream.next_deadline().is_some() || status.freshness != StreamFreshness::Recovering,
             "a wait without an end: {status:?}"
         );
         let counters = status.stream;
@@ -168,7 +172,11 @@ impl Play {
             + counters.unasked
             + counters.reserved;
         // A frame that waits is counted when its wait ends; one of a life before the worker's is not counted here.
-        assert!(ended <= self.fed && self.fed - ended <= HELD as u64, "{ended} of {}: {status:?}", self.fed);
+        assert!(
+            ended <= self.fed && self.fed - ended <= 2 * HELD as u64,
+            "{ended} of {}: {status:?}",
+            self.fed
+        );
     }
 
     /// Up to which batch the router says that it knows all; `None` where it does not say so.
@@ -203,7 +211,7 @@ impl Play {
     }
 
     fn end(mut self) {
-        let report = self.stream.forget();
+        let report = self.stream.forget(self.time.now());
         self.heard(report);
         assert_eq!(held(&self.router), [], "what is forgotten is still there");
         assert_eq!(self.router.stats().index.names, 0);
