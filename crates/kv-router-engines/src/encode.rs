@@ -112,6 +112,8 @@ enum Value<'a> {
     Extra(&'a [Option<&'a [ExtraKey<'a>]>]),
     /// A map with the salt alone.
     Salt(&'a str),
+    /// A list of keys that is not empty.
+    SomeMedia,
 }
 
 impl BatchEncoder {
@@ -123,6 +125,21 @@ impl BatchEncoder {
     /// Appends a store. In the array form a salt stands where the adapter's name would, as SGLang 0.5.18 has it, and
     /// only if there is no adapter; a session has no place.
     pub fn stored(&mut self, event: &StoreFields<'_>) {
+        self.store(event, Value::Nil);
+    }
+
+    /// A store of blocks with multimodal items in TensorRT-LLM's form, of which nothing is said but that they are there.
+    pub(crate) fn stored_with_media(&mut self, event: &StoreFields<'_>) {
+        self.store(event, Value::SomeMedia);
+    }
+
+    /// An event that nobody can read.
+    pub(crate) fn unreadable(&mut self) {
+        Writer::new(&mut self.body).nil();
+        self.events += 1;
+    }
+
+    fn store(&mut self, event: &StoreFields<'_>, media: Value<'_>) {
         let text = |text: Option<_>| text.map_or(Value::Nil, Value::Text);
         let number = |number: Option<u64>| number.map_or(Value::Nil, Value::Unsigned);
         let adapter = match (self.form, event.lora_name, event.cache_salt) {
@@ -150,6 +167,7 @@ impl BatchEncoder {
             ("kv_cache_spec_sliding_window", number(event.sliding_window)),
             ("cache_salt", text(event.cache_salt)),
             ("session_id", text(event.session_id)),
+            ("mm_keys", media),
         ];
         match self.form {
             EventForm::Map => self.map(EventKind::Stored, &fields, 7),
@@ -251,6 +269,11 @@ impl Value<'_> {
                 writer.map(1);
                 writer.str("cache_salt");
                 writer.str(salt);
+            }
+            Self::SomeMedia => {
+                writer.array(1);
+                writer.array(1);
+                writer.nil();
             }
             Self::Extra(blocks) => {
                 writer.array(blocks.len());

@@ -35,7 +35,7 @@
 //! |---|---|
 //! | a payload of an event stream | [`WireBatch`], to be filled again and again |
 //! | events of a rank, in order, and an index | [`Ingest`], one a rank, with an [`IngestConfig`] |
-//! | JSON of TensorRT-LLM | [`TrtllmDecoder`] |
+//! | JSON of TensorRT-LLM | [`TrtllmDecoder`], or its [`frames`](TrtllmDecoder::frames) for what takes a publisher's |
 //! | a payload of SGLang's load socket | [`LoadStat`] |
 //! | a snapshot to write, and to go on from | [`Ingest::save`], [`IngestLoader`] |
 //! | no engine, and somebody who wants its events | [`BatchEncoder`] |
@@ -65,8 +65,10 @@
 //!
 //! # Cost
 //!
-//! A block costs its tokens (about a nanosecond each), its hash, and one access to the table of names.
-//! `examples/measure.rs` prints blocks a second for decoding, for decoding and ingest, and with an index behind it.
+//! A block costs its tokens (about a nanosecond each), its hash, and one access to the table of names, asked for in
+//! advance. An eviction that repeats the bytes of the one before, as they do in bursts, is compared and copied.
+//! `examples/measure.rs` prints blocks a second for a small fleet's worth of memory; `cargo xtask bench --streams` for
+//! a large one.
 #![forbid(unsafe_code)]
 
 mod encode;
@@ -88,7 +90,7 @@ pub use ingest::{
 };
 pub use limits::DecodeLimits;
 pub use load::{LoadStat, LoadStatError};
-pub use trtllm::TrtllmDecoder;
+pub use trtllm::{PulledFrame, TrtllmDecoder};
 pub use wire::{
     EventKind, ExtraKey, ExtraKeys, Hashes, Lookahead, LoraId, TimeUnit, WireBatch, WireEvent, WireHash,
     WireTokens, string_token,

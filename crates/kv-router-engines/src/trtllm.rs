@@ -1,6 +1,9 @@
 //! TensorRT-LLM's pulled events: JSON, as `get_kv_cache_events` and its HTTP server give them.
 
+mod frames;
 mod json;
+
+pub use frames::PulledFrame;
 
 use serde_json::value::RawValue;
 
@@ -77,25 +80,36 @@ impl TrtllmDecoder {
         limits: &DecodeLimits,
         batch: &mut WireBatch,
     ) -> Result<(), BatchError> {
-        let Ok(event) = serde_json::from_str::<Event<'_>>(raw.get()) else {
-            batch.faults.add(EventFault::NotAnEvent);
-            return Ok(());
-        };
+        match serde_json::from_str::<Event<'_>>(raw.get()) {
+            Ok(event) => self.parsed(&event, limits, batch),
+            Err(_) => {
+                batch.faults.add(EventFault::NotAnEvent);
+                Ok(())
+            }
+        }
+    }
+
+    fn parsed(
+        &mut self,
+        event: &Event<'_>,
+        limits: &DecodeLimits,
+        batch: &mut WireBatch,
+    ) -> Result<(), BatchError> {
         let window = event.window_size.unwrap_or(0);
         if window < self.window {
             return Ok(());
         }
         if window > self.window {
             if self.window > 0 {
-                batch.events.push(stamped(RawEvent::new(EventKind::Cleared), &event));
+                batch.events.push(stamped(RawEvent::new(EventKind::Cleared), event));
             }
             self.window = window;
         }
         match event.data.kind.as_ref() {
             "created" => {}
-            "stored" => stored(&event, batch),
-            "removed" => removed(&event, batch),
-            "updated" => updated(&event, batch),
+            "stored" => stored(event, batch),
+            "removed" => removed(event, batch),
+            "updated" => updated(event, batch),
             _ => batch.faults.add(EventFault::UnknownTag),
         }
         if batch.events.len() > limits.events {

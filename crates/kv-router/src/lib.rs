@@ -81,7 +81,7 @@ pub use decision::Decision;
 pub use doctor::{Diagnosis, Finding};
 pub use engine::{
     EngineCounters, EngineFrame, EngineKind, EngineLives, EngineStream, EngineStreamConfig,
-    EngineStreamError, FrameFault, FrameReport, OpenStreamError, RankNaming,
+    EngineStreamError, FrameFault, FrameReport, OpenStreamError, PulledReport, PulledStream, RankNaming,
 };
 pub use error::{AdmitError, JoinError, LeaveError, RouteError};
 pub use fleet::{EventSource, WorkerSpec};

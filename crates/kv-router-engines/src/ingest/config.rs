@@ -27,7 +27,7 @@ pub struct IngestConfig {
     /// Names of adapters for engines that send only numbers: vLLM up to 0.13, TensorRT-LLM. Default: none, and
     /// such events are passed over, because under a name of our own no request would find them.
     pub adapters: Vec<(i64, String)>,
-    /// Names that are remembered at most, 64 bytes each; stores beyond it are passed over. Default: 16,777,216.
+    /// Names that are remembered at most, 70 to 100 bytes each; stores beyond it are passed over. Default: 16,777,216.
     pub max_names: usize,
 }
 

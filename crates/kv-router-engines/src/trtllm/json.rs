@@ -37,6 +37,7 @@ impl<'de, F: FnMut(&'de RawValue)> Visitor<'de> for Events<F> {
 
 #[derive(serde::Deserialize)]
 pub(super) struct Event<'a> {
+    pub(super) event_id: Option<u64>,
     #[serde(borrow)]
     pub(super) data: Data<'a>,
     pub(super) window_size: Option<u64>,

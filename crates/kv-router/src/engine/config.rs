@@ -55,7 +55,7 @@ pub struct EngineStreamConfig {
     pub media: MediaTable,
     /// Names of adapters for engines that send only numbers. Default: none.
     pub adapters: Vec<(i64, String)>,
-    /// Names that are remembered at most, some 64 bytes each. Default 16,777,216.
+    /// Names that are remembered at most, 70 to 100 bytes each. Default 16,777,216.
     pub max_names: usize,
     /// Who knows lives. Default: nobody.
     pub lives: EngineLives,

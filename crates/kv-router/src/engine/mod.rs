@@ -4,10 +4,12 @@ mod config;
 mod error;
 mod lag;
 mod lane;
+mod pulled;
 mod stream;
 
 pub use config::{EngineKind, EngineLives, EngineStreamConfig, RankNaming};
 pub use error::{EngineStreamError, OpenStreamError};
 pub(crate) use lane::Engine;
 pub use lane::EngineCounters;
+pub use pulled::{PulledReport, PulledStream};
 pub use stream::{EngineFrame, EngineStream, FrameFault, FrameReport};

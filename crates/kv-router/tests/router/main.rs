@@ -11,6 +11,7 @@ mod lives;
 mod peer_wire;
 mod peers;
 mod predictions;
+mod pulled;
 mod replica;
 mod routing;
 mod sessions;
