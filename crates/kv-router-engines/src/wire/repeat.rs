@@ -89,7 +89,7 @@ mod tests {
             2 => WireHash::Digest(&DIGEST[..1 + (name % 32) as usize]),
             _ => WireHash::Unsigned(name),
         }];
-        let named = if name % 7 == 0 { &[] } else { &hashes[..] };
+        let named = if name.is_multiple_of(7) { &[] } else { &hashes[..] };
         let medium = [None, Some("GPU"), Some("CPU")][usize::from(medium % 3)];
         let mut encoder = BatchEncoder::new(form);
         encoder.removed(&RemoveFields { hashes: named, medium, group: group.then_some(3) });

@@ -1,6 +1,7 @@
 //! Answers of TensorRT-LLM's server, into the router.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use kv_router::{
     BatchError, DpRank, EngineKind, EngineStreamConfig, EngineStreamError, ForgetReason, OpenStreamError,
@@ -60,6 +61,7 @@ fn answers_are_one_stream() {
         (2, 1, Some(ForgetReason::FirstContact))
     );
     stream.pulled(b"[]", fleet.now()).unwrap();
+    fleet.clock.advance(Duration::from_secs(10));
     stream.pulled(store(2, 8, Some(7), 2).as_bytes(), fleet.now()).unwrap();
     assert_eq!((found(&fleet), freshness(&fleet)), (2, StreamFreshness::Fresh));
     let removed = r#"{"event_id": 3, "data": {"type": "removed", "block_hashes": [8]}, "window_size": 4096}"#;
