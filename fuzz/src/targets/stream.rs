@@ -27,11 +27,18 @@ pub(super) fn frames(bytes: &[u8]) {
     let kind = choices.below(8);
     let honest = kind & 1 == 0;
     let mut play = Play::new(kind, honest);
-    while !choices.is_over() {
+    for step in 1_u32.. {
+        if choices.is_over() {
+            break;
+        }
         play.step(&mut choices);
-        if honest {
+        // Comparing costs as much as hundreds of steps, and a state that has gone wrong mostly stays so.
+        if honest && step.is_multiple_of(8) {
             play.is_what_the_engine_holds();
         }
+    }
+    if honest {
+        play.is_what_the_engine_holds();
     }
     play.end();
 }

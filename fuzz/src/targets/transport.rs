@@ -23,10 +23,13 @@ pub(super) fn dump(bytes: &[u8]) {
     for dump in [bytes, &seal::dump(bytes)] {
         let Ok(mut reader) = within(dump.len(), 3, || DumpReader::new(dump)) else { continue };
         let fingerprint = reader.fingerprint();
-        let mut records = Vec::new();
+        let (mut records, mut watermarks) = (Vec::new(), 0_u64);
         let whole = loop {
             match within(dump.len(), 4, || reader.next()) {
-                Some(Ok(record)) => records.push(record),
+                Some(Ok(record)) => {
+                    watermarks += u64::from(matches!(record, DumpRecord::Watermark { .. }));
+                    records.push(record);
+                }
                 Some(Err(_)) => break false,
                 None => break true,
             }
@@ -35,6 +38,9 @@ pub(super) fn dump(bytes: &[u8]) {
         if !whole {
             continue;
         }
+        let behind = reader.into_inner().len();
+        let totals = [(records.len() as u64 - watermarks).to_le_bytes(), watermarks.to_le_bytes()].concat();
+        assert!(dump[..dump.len() - behind].ends_with(&totals), "the end counts otherwise");
         let written = match write(fingerprint, &records) {
             Ok(written) => written,
             Err(error) => panic!("what was read cannot be written: {error}"),

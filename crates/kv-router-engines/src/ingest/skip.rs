@@ -13,7 +13,8 @@ reasons! {
     BadBlockSize = "bad_block_size",
     /// More names than blocks of tokens.
     MoreHashesThanTokens = "more_hashes_than_tokens",
-    /// A name twice in one chain, or a block that is its own parent.
+    /// A name twice in one chain, a block that is its own parent, or other content under a name that known parts of a
+    /// block continue.
     RepeatedHash = "repeated_hash",
     /// Not one entry of extra keys a block.
     ExtraKeysLength = "extra_keys_length",

@@ -67,6 +67,9 @@ impl Ingest {
             if self.parts.differs(name, &part) || self.parts.get(name).is_none() {
                 self.release(name, out);
             }
+            if self.parts.differs(name, &part) {
+                return Err(Skip::RepeatedHash); // others continue what it was before
+            }
             if part.before.is_some_and(|before| self.parts.get(before).is_none()) {
                 return Err(Skip::UnknownParent); // it went with what this name stood for before
             }

@@ -1,8 +1,9 @@
-//! A salt lives as long as anything is under it, and no other salt takes its place.
+//! Names that are stored again as something else: what was under them goes, and nothing of it comes back.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use kv_router_engines::{
-    BatchEncoder, DecodeLimits, EventForm, Ingest, IngestConfig, StoreFields, WireBatch, WireHash, WireTokens,
+    BatchEncoder, DecodeLimits, EventForm, Ingest, IngestConfig, Skip, StoreFields, WireBatch, WireHash,
+    WireTokens,
 };
 use kv_router_hash::{HashContext, HashScheme, Prompt, Window};
 use kv_router_types::{BlockSize, KvEvent, LocalBlockHash};
@@ -40,6 +41,19 @@ fn stored(events: &[KvEvent]) -> Vec<LocalBlockHash> {
         _ => Vec::new(),
     });
     blocks.map(|block| block.local).collect()
+}
+
+#[test]
+fn a_part_with_other_content_does_not_complete_what_it_was_part_of() {
+    let scheme = HashScheme::new(BlockSize::new(OURS).unwrap(), Window::Plain);
+    let mut ingest = Ingest::new(IngestConfig::new(scheme));
+    store(&mut ingest, 1, None, None, &[0, 1]);
+    assert_eq!(stored(&store(&mut ingest, 2, Some(1), None, &[2, 3])).len(), 1);
+    let events = store(&mut ingest, 1, None, None, &[100, 101]);
+    assert!(matches!(events[..], [KvEvent::Removed { .. }]), "the block of 0 to 3 is no more: {events:?}");
+    assert_eq!(ingest.counters().skips.get(Skip::RepeatedHash), 1);
+    // As it was, it completes the block again.
+    assert_eq!(stored(&store(&mut ingest, 1, None, None, &[0, 1])).len(), 1);
 }
 
 /// A name is stored again with other content under the same salt, which had no other name.
