@@ -94,4 +94,4 @@ fn scenarios(args: &Args, stdout: &mut impl Write) -> Result<ExitCode, Box<dyn E
 }
 
 /// By which a cache grows with a batch of a mock engine, about: what it stores without what it evicts.
-const BLOCKS_A_BATCH: u32 = 4;
+const BLOCKS_A_BATCH: u32 = 5;

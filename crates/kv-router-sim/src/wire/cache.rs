@@ -24,6 +24,8 @@ pub struct WireCache {
     handed_out: u64,
     salt: u64,
     max_blocks: usize,
+    /// Of 1,000 things that happen, so many clear everything.
+    clears: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -76,7 +78,15 @@ impl WireCache {
             handed_out: 0,
             salt: seed,
             max_blocks,
+            clears: 2,
         }
+    }
+
+    /// The same, which is never cleared: it grows to its limit.
+    #[must_use]
+    pub fn without_clears(mut self) -> Self {
+        self.clears = 0;
+        self
     }
 
     /// Something happens; the payload that says so. `time` is in seconds since 1970.
@@ -118,7 +128,7 @@ impl WireCache {
             0..650 => self.store(),
             650..800 => self.evict(),
             800..880 => self.offload(),
-            880..998 => self.come_back(),
+            at if at < 1_000 - self.clears => self.come_back(),
             _ => self.clear(),
         }
     }

@@ -125,7 +125,7 @@ pub fn run(config: &ChaosConfig, now: fn() -> Instant) -> Result<ChaosReport, Ch
     let scheme = scheme();
     let mut engines = Vec::new();
     for number in 0..config.engines {
-        engines.push(engine(config, number, scheme).map_err(ChaosError::Engine)?);
+        engines.push(engine(config, number, scheme, |cache| cache).map_err(ChaosError::Engine)?);
     }
     let listed: Vec<_> =
         engines.iter().map(|engine| (engine.rank(), engine.dialect(), engine.source())).collect();
@@ -253,6 +253,7 @@ pub(super) fn engine(
     config: &ChaosConfig,
     number: u32,
     scheme: HashScheme,
+    change: fn(WireCache) -> WireCache,
 ) -> Result<WireEngine, WireEngineError> {
     let seed = mix2(config.seed, 1_000 + u64::from(number));
     let dialect: Dialect = DIALECTS[(number as usize + config.seed as usize) % DIALECTS.len()];
@@ -262,7 +263,7 @@ pub(super) fn engine(
     let mut lives = 0;
     WireEngine::bind(rank, dialect, seed, config.faults, move || {
         lives += 1;
-        WireCache::new(dialect, scheme, blocks, mix2(seed, lives))
+        change(WireCache::new(dialect, scheme, blocks, mix2(seed, lives)))
     })
 }
 

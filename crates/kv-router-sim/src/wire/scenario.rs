@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kv_router::StreamFreshness;
 
 use super::chaos::{ChaosConfig, ChaosError, engine, scheme, subscriber_config};
-use super::{FaultRates, Holdings, RouterReport, WireEngine, WireRouter};
+use super::{FaultRates, Holdings, RouterReport, WireCache, WireEngine, WireRouter};
 use crate::random::mix2;
 
 /// What happens.
@@ -118,6 +118,9 @@ struct Fleet {
     now: fn() -> Instant,
 }
 
+/// Batches of each engine that are published before the router has its turn: fewer than its queue holds.
+const AT_ONCE: u32 = 50;
+
 /// Runs one. `now` is `Instant::now`.
 ///
 /// # Errors
@@ -131,16 +134,22 @@ pub fn run(
     let calm = FaultRates { batches_in_10_000: 0, engine_every: Duration::MAX, ..FaultRates::default() };
     let mock =
         ChaosConfig { seed: config.seed, blocks: config.blocks, faults: calm, ..ChaosConfig::default() };
-    let engines = (0..config.engines).map(|number| engine(&mock, number, scheme()));
+    let engines =
+        (0..config.engines).map(|number| engine(&mock, number, scheme(), WireCache::without_clears));
     let engines = engines.collect::<Result<_, _>>().map_err(ChaosError::Engine)?;
     let mut fleet = Fleet { engines, routers_started: 0, config: *config, now };
-    fleet.publish(config.batches, |_| true);
     if scenario == Scenario::FreshRouter {
+        fleet.publish(config.batches, |_| true);
         let began = now();
         let mut router = fleet.router(None)?;
         return fleet.finish(scenario, &mut router, began, RouterReport::default());
     }
     let mut router = fleet.router(None)?;
+    for _ in 0..config.batches.div_ceil(AT_ONCE) {
+        fleet.publish(AT_ONCE.min(config.batches), |_| true);
+        fleet.serve();
+        router.turn(now, Duration::from_millis(1)).map_err(ChaosError::Router)?;
+    }
     let _ = fleet.until_exact(&mut router, now())?;
     let before = router.report();
     let every_second = |number: usize| number.is_multiple_of(2);
@@ -179,7 +188,8 @@ impl Fleet {
         self.routers_started += 1;
         let listed: Vec<_> =
             self.engines.iter().map(|engine| (engine.rank(), engine.dialect(), engine.source())).collect();
-        let subscriber = subscriber_config(mix2(self.config.seed, self.routers_started));
+        let mut subscriber = subscriber_config(mix2(self.config.seed, self.routers_started));
+        subscriber.replay.total = self.config.patience; // what was published in minutes comes at once
         WireRouter::start(subscriber, scheme(), &listed, snapshot, self.now).map_err(ChaosError::Router)
     }
 
