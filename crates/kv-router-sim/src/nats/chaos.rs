@@ -160,6 +160,7 @@ pub fn run(
     }
     let rig = &mut storm.rig;
     rig.seats.iter_mut().filter_map(|seat| seat.gateway.as_mut()).for_each(super::gateway::Gateway::finish);
+    rig.settle()?;
     let calm = now() - quiet;
     let mut end = rig.becomes_exact("everything at random")?;
     end.routers.iter_mut().flatten().for_each(|time| *time += calm);
@@ -200,7 +201,7 @@ impl Storm {
             NatsFault::WorkerPartition => self.rig.near_workers.stall(),
             NatsFault::SlowRouter => self.rig.seats[router].stands_still_until = Some(now + lasts),
             NatsFault::RouterRestart => self.rig.seats[router].gateway = None,
-            NatsFault::WorkerRestart => self.rig.workers[worker].start(&self.rig.worker_link)?,
+            NatsFault::WorkerRestart => self.rig.workers[worker].start(&self.rig.worker_link),
             NatsFault::WorkerLeave => self.rig.workers[worker].leave(),
             NatsFault::WorkerCrash => self.rig.workers[worker].crash(),
         }
@@ -223,7 +224,7 @@ impl Storm {
             Cure::Broker => self.rig.broker.restart()?,
             Cure::Router(router) => self.rig.seats[router].network.heal(),
             Cure::Workers => self.rig.near_workers.heal(),
-            Cure::Worker(worker) => self.rig.workers[worker].start(&self.rig.worker_link)?,
+            Cure::Worker(worker) => self.rig.workers[worker].start(&self.rig.worker_link),
         }
         Ok(())
     }

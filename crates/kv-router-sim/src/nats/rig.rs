@@ -91,12 +91,13 @@ impl Rig {
                 registry: registry_config(),
             };
             let mut worker = Worker::new(id, &rig.worker_link, worker_config)?;
-            worker.start(&rig.worker_link)?;
+            worker.start(&rig.worker_link);
             rig.workers.push(worker);
         }
         for number in 0..config.gateways {
             rig.add_gateway(number)?;
         }
+        rig.settle()?;
         Ok(rig)
     }
 
@@ -121,10 +122,8 @@ impl Rig {
 
     /// Everybody does what there is to do.
     pub(super) fn turn(&mut self) -> Result<(), NatsRunError> {
-        if self.worker_link.is_up() {
-            for worker in &mut self.workers {
-                worker.announce();
-            }
+        for worker in &mut self.workers {
+            worker.settle(&self.worker_link);
         }
         for seat in 0..self.seats.len() {
             self.turn_seat(seat)?;
@@ -174,6 +173,16 @@ impl Rig {
             }
         }
         Ok(())
+    }
+
+    /// Takes turns until every worker that is to be there is, then has each do something: an engine that never said
+    /// anything is not known to be empty.
+    pub(super) fn settle(&mut self) -> Result<(), NatsRunError> {
+        self.until("starting all workers", |rig| {
+            let link = &rig.worker_link;
+            rig.workers.iter_mut().all(|worker| worker.settle(link))
+        })?;
+        self.steps(1)
     }
 
     /// What there has to be in every router.

@@ -103,7 +103,8 @@ impl Rig {
             Scenario::WorkerRestart => {
                 self.workers[0].crash();
                 self.steps(100)?;
-                self.workers[0].start(&self.worker_link)?;
+                self.workers[0].start(&self.worker_link);
+                self.settle()?;
                 self.steps(100)?;
             }
             Scenario::FreshReplica { .. } => {}

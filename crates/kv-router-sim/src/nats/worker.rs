@@ -43,19 +43,13 @@ impl Worker {
         Ok(Self { id: WorkerId::new(id), config, registry, life: 0, ranks, announcement, is_up: false })
     }
 
-    /// Starts its engine, in a new life with empty caches. It is announced as soon as the broker takes that.
-    pub(super) fn start(&mut self, link: &Link) -> Result<(), NatsRunError> {
+    /// Starts its engine, in a new life with empty caches: as soon as the broker lets it, see
+    /// [`settle`](Self::settle).
+    pub(super) fn start(&mut self, link: &Link) {
         self.crash();
         self.life += 1;
-        for rank in self.rank_ids() {
-            let seed =
-                mix2(self.config.seed, mix2(self.id.get(), u64::from(rank.rank.get()) ^ self.life << 8));
-            let cache = Cache::new(seed, self.life, self.config.blocks);
-            let life = Incarnation::new(self.life);
-            self.ranks.push((RankPublisher::start(link, rank, life, self.config.relay)?, cache));
-        }
         self.is_up = true;
-        Ok(())
+        self.settle(link);
     }
 
     /// Ends without a word.
@@ -73,9 +67,20 @@ impl Worker {
         self.crash();
     }
 
-    /// Sees to it that the registry has it. `false` while it does not.
-    pub(super) fn announce(&mut self) -> bool {
-        if self.is_up && self.announcement.is_none() {
+    /// Sees to it that what is to be there is: relays first, so that whoever hears of the worker can ask them. A broker
+    /// that does not answer is asked again next time. `false` while something is missing.
+    pub(super) fn settle(&mut self, link: &Link) -> bool {
+        if !self.is_up || !link.is_up() {
+            return !self.is_up;
+        }
+        if self.ranks.is_empty() {
+            self.ranks = self.rank_ids().into_iter().map_while(|rank| self.begin(link, rank)).collect();
+            if self.ranks.len() < self.config.ranks as usize {
+                self.ranks.clear();
+                return false;
+            }
+        }
+        if self.announcement.is_none() {
             let spec = WorkerSpec::new(block_size())
                 .with_ranks(self.config.ranks)
                 .with_incarnation(Incarnation::new(self.life));
@@ -83,7 +88,15 @@ impl Worker {
             self.announcement =
                 spec.encode().ok().and_then(|about| self.registry.announce(self.id, about).ok());
         }
-        !self.is_up || self.announcement.is_some()
+        self.announcement.is_some()
+    }
+
+    /// The relay and the cache of a rank in this life.
+    fn begin(&self, link: &Link, rank: WorkerRank) -> Option<(RankPublisher, Cache)> {
+        let seed = mix2(self.config.seed, mix2(self.id.get(), u64::from(rank.rank.get()) ^ (self.life << 8)));
+        let life = Incarnation::new(self.life);
+        let publisher = RankPublisher::start(link, rank, life, self.config.relay).ok()?;
+        Some((publisher, Cache::new(seed, self.life, self.config.blocks)))
     }
 
     /// Each rank does something.
