@@ -73,7 +73,7 @@ impl Follower {
 
     /// The ranks of the worker are no longer followed: forgets them, and that there are any.
     ///
-    /// Under [`Followed::Heard`] a batch that is still under way would bring them back: [`retire`](Self::retire) them
+    /// Under [`Followed::Heard`](crate::Followed::Heard) a batch that is still under way would bring them back: [`retire`](Self::retire) them
     /// there.
     pub fn dismiss(&mut self, worker: WorkerId, sink: &mut dyn FollowSink) {
         let [first, last] = [0, u32::MAX].map(|rank| WorkerRank::new(worker, DpRank::new(rank)));
