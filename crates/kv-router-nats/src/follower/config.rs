@@ -5,7 +5,7 @@ use std::time::Duration;
 use kv_router_transport::{DumpFingerprint, Lives, ReplayWaits, SequencerConfig};
 
 use crate::SnapshotName;
-use crate::config::check_count;
+use crate::config::{check_count, check_wait};
 use crate::error::ConfigError;
 
 /// How a replica follows the ranks of its fleet.
@@ -17,6 +17,9 @@ pub struct FollowerConfig {
     /// How long a snapshot is waited for when a relay no longer has what is missing. Default: 30 s; `None` when
     /// nobody writes any.
     pub snapshot: Option<Duration>,
+    /// How long a rank stays cold before it is forgotten and built anew: what it lacks may be there again. Twice as long
+    /// after each try, up to 4,096 times. Default: 5 s; `None`: never.
+    pub heal_after: Option<Duration>,
     /// The snapshot to start from and to recover with. Default: [`SnapshotName::fleet`].
     pub name: SnapshotName,
     /// What a snapshot has to be of. One of another fingerprint is as good as none.
@@ -46,6 +49,7 @@ impl Default for FollowerConfig {
         Self {
             replay: ReplayWaits::default(),
             snapshot: Some(Duration::from_secs(30)),
+            heal_after: Some(Duration::from_secs(5)),
             name: SnapshotName::fleet(),
             fingerprint: DumpFingerprint::default(),
             held: 1024,
@@ -63,6 +67,9 @@ impl FollowerConfig {
     ///
     /// The first [`ConfigError`] found.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        if let Some(wait) = self.heal_after {
+            check_wait("heal_after", wait)?;
+        }
         check_count("ranks", self.ranks)?;
         check_count("pages", self.pages)?;
         self.sequencer().validate().map_err(ConfigError::Sequencer)

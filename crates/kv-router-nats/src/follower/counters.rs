@@ -24,6 +24,8 @@ pub struct FollowerCounters {
     pub snapshots: u64,
     /// Snapshots that did not come, were damaged, or are of another fingerprint.
     pub failed_snapshots: u64,
+    /// Times a cold rank was tried to be built anew.
+    pub healings: u64,
     /// Ranks restored from snapshots.
     pub restored: u64,
     /// Times the connection came back and every rank was asked for what it said meanwhile.

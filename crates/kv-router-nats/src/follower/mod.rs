@@ -166,11 +166,21 @@ impl Follower {
     }
 
     fn tick(&mut self, now: Instant, sink: &mut dyn FollowSink) {
-        self.each(sink, |_, sequencer, out| {
-            if sequencer.next_deadline().is_some_and(|deadline| deadline <= now) {
-                sequencer.tick(now, out);
+        let mut healed = 0;
+        let heal_after = self.config.heal_after;
+        self.each_lane(sink, |_, lane, out| {
+            if lane.sequencer.next_deadline().is_some_and(|deadline| deadline <= now) {
+                lane.sequencer.tick(now, out);
+            }
+            if heal_after.is_some_and(|first| lane.is_to_be_healed(now, first)) {
+                healed += 1;
+                // One that was never heard of has nothing to forget.
+                if !lane.sequencer.resync(now, out) {
+                    lane.sequencer.catch_up(now, out);
+                }
             }
         });
+        self.counters.healings += healed;
     }
 
     fn each(
@@ -178,9 +188,17 @@ impl Follower {
         sink: &mut dyn FollowSink,
         mut touch: impl FnMut(WorkerRank, &mut StreamSequencer<EventBatch>, &mut Vec<Action<EventBatch>>),
     ) {
+        self.each_lane(sink, |rank, lane, out| touch(rank, &mut lane.sequencer, out));
+    }
+
+    fn each_lane(
+        &mut self,
+        sink: &mut dyn FollowSink,
+        mut touch: impl FnMut(WorkerRank, &mut Lane, &mut Vec<Action<EventBatch>>),
+    ) {
         let mut ranks = std::mem::take(&mut self.ranks);
         for (&rank, lane) in &mut ranks {
-            touch(rank, &mut lane.sequencer, &mut self.actions);
+            touch(rank, lane, &mut self.actions);
             self.execute(rank, lane, sink);
         }
         self.ranks = ranks;

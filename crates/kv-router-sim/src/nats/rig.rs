@@ -111,6 +111,7 @@ impl Rig {
         let mut config = ReplicaConfig::new(number + 1, DumpFingerprint::default());
         config.registry = registry_config();
         config.snapshots.wait = Duration::from_secs(20);
+        config.follower.heal_after = Some(Duration::from_millis(500));
         config.gossip_every = Duration::from_millis(50);
         let mut schedule = SnapshotSchedule::default();
         (schedule.every, schedule.lease) = (self.config.snapshot_every, Duration::from_secs(2));
