@@ -154,6 +154,7 @@ mod tests {
             "benches/x",
             "crates/x",
             "docs/x",
+            "fuzz/x",
             "xtask/x",
         ]
         .map(|path| (path, ""))
