@@ -17,7 +17,7 @@ pub struct PagedConfig {
     /// this, 1 to 4,194,304. A store with a greater one is [`OutOfRange`](super::IdError::OutOfRange). Default: 1,048,576.
     pub max_ids_per_rank: usize,
     /// The most blocks in pages, shared by all ranks, 1 to 536,870,912. A store above it is
-    /// [`IndexFull`](crate::ApplyError::IndexFull), and so is one that finds 150 GiB of content and lists of holders in
+    /// [`IndexFull`](crate::ApplyError::IndexFull), and so is one that finds 144 GiB of content and lists of holders in
     /// use, or that goes on apart behind a page at which 67,043,328 others hang. Default: 268,435,456.
     pub max_nodes: usize,
     /// The most ranks at a time that hold something, or did and still have a writer, 1 to 262,144. Default: 131,072.
