@@ -7,7 +7,8 @@ mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -52,29 +53,23 @@ impl Fuzz {
         }
         let chosen = known.chosen(&self.targets)?;
         let program = build(shell)?;
-        let queue = Mutex::new(chosen.iter());
-        let reports = Mutex::new(Vec::new());
+        let next = AtomicUsize::new(0);
+        let (reports, finished) = mpsc::channel();
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.min(chosen.len()) {
-                scope.spawn(|| {
-                    loop {
-                        // Its own statement, so that the lock is not held while the target runs.
-                        let next = lock(&queue).next();
-                        let Some(target) = next else { return };
-                        let report = run(shell, &program, target, self.seconds);
-                        lock(&reports).push(report);
+                let reports = reports.clone();
+                let (next, chosen, program) = (&next, &chosen, &program);
+                scope.spawn(move || {
+                    while let Some(target) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // Whoever reads them waits until all are there.
+                        let _ = reports.send(run(shell, program, target, self.seconds));
                     }
                 });
             }
         });
-        let reports = reports.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        conclude(reports.into_iter().collect::<Result<_, _>>()?)
+        drop(reports);
+        conclude(finished.into_iter().collect::<Result<_, _>>()?)
     }
-}
-
-/// A panic of another thread has been reported; what it left is a list all the same.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn conclude(mut reports: Vec<Report>) -> Result<(), Error> {

@@ -58,7 +58,7 @@ fn fleet() -> Fleet {
         Err(error) => panic!("{error}"),
     };
     apply(&router, LIVE, 0, stored(1));
-    Fleet { router, stream: stream }
+    Fleet { router, stream }
 }
 
 fn stored(name: u64) -> KvEvent {
