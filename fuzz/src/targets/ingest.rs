@@ -221,5 +221,22 @@ pub(super) fn state_seeds() -> Vec<Vec<u8>> {
         let pieces: Vec<u8> = pieces.iter().flat_map(|piece| framed(piece)).collect();
         Some([&seed[..4], &count, &pieces, &[1, 2, 1, 0, 1]].concat())
     });
-    ingests.collect()
+    ingests.chain(too_many_names()).collect()
+}
+
+/// One piece of names with more of them than the reader may keep, which was saved by one that may.
+fn too_many_names() -> Option<Vec<u8>> {
+    let mut ingest = Ingest::new(config(&mut Choices::new(&[]))?);
+    let mut encoder = BatchEncoder::new(EventForm::Map);
+    let hashes: Vec<_> = (0..9).map(WireHash::Unsigned).collect();
+    encoder.stored(&StoreFields {
+        hashes: &hashes,
+        tokens: WireTokens::Flat(&[7; 36]),
+        block_size: Some(4),
+        ..StoreFields::default()
+    });
+    flush(&mut encoder, &mut ingest, None, &mut Oracle::new());
+    let pieces = saved(&ingest);
+    let framed: Vec<u8> = pieces.iter().flat_map(|piece| framed(piece)).collect();
+    Some([&[0, 0, 0, 1, pieces.len() as u8 - 1][..], &framed].concat())
 }
