@@ -53,7 +53,7 @@
 //! | applied or held already | skipped |
 //! | ahead of the next | held, the missing ones are asked for: first from the replay source, else from a peer |
 //! | of an older life | skipped |
-//! | of a newer life ([`Lives`] says how that is told) | the rank is forgotten, then the batch is its first |
+//! | of a newer life | the rank is forgotten, then the batch is its first |
 //!
 //! When what is missing cannot be had (no source, a deadline, a replay that starts too late, a full hold), the
 //! rank is forgotten and goes on from the earliest batch after the hole that is available: cold, but live. The
@@ -100,7 +100,7 @@ pub use feed::{FeedConfig, FeedCounters, FeedHealth, RankFeed, ReplayFault};
 pub use follow::{Audience, FleetSnapshot, FollowSink, ReplicaSink};
 pub use frame_hash::FrameHash;
 pub use sequencer::{
-    Action, ForgetReason, Lives, Numbered, RecoveryId, ReplayRequest, ReplayWaits, SequencerConfig,
+    Action, ForgetReason, Numbered, RecoveryId, ReplayRequest, ReplayWaits, SequencerConfig,
     SequencerConfigError, SequencerCounters, SkipReason, SnapshotRequest, Standing, StreamSequencer,
 };
 pub use watermark::Watermark;

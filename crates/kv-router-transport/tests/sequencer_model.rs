@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use kv_router_transport::{
-    Action, Incarnation, Lives, Numbered, RecoveryId, ReplayRequest, ReplayWaits, SequencerConfig,
-    SnapshotRequest, Standing, StreamSequencer, Watermark,
+    Action, Incarnation, Numbered, RecoveryId, ReplayRequest, ReplayWaits, SequencerConfig, SnapshotRequest,
+    Standing, StreamSequencer, Watermark,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -52,7 +52,6 @@ struct Answer {
 }
 
 struct World {
-    explicit: bool,
     /// Batches published, by life.
     heads: Vec<u64>,
     /// How many batches back a replay reaches.
@@ -100,17 +99,15 @@ fn numbered(batch: Batch) -> Numbered<Batch> {
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "an origin for the virtual clock")]
-    fn new(explicit: bool, replay: bool, snapshot: bool, buffer: u64, held: usize) -> Self {
+    fn new(replay: bool, snapshot: bool, buffer: u64, held: usize) -> Self {
         let waits = ReplayWaits { idle: Duration::from_millis(50), total: Duration::from_millis(300) };
         let config = SequencerConfig {
-            lives: if explicit { Lives::Explicit } else { Lives::Implicit { late_window: 0 } },
             replay: replay.then_some(waits),
-            snapshot: (snapshot && explicit).then_some(Duration::from_millis(100)),
+            snapshot: snapshot.then_some(Duration::from_millis(100)),
             held,
             ..SequencerConfig::default()
         };
         Self {
-            explicit,
             heads: vec![0],
             buffer,
             source: Source::Good,
@@ -158,18 +155,16 @@ impl World {
                 }
             }
             Op::Deliver(count) => (0..count).for_each(|_| self.deliver()),
-            // Engines over one connection neither repeat nor reorder.
-            Op::Repeat(at) if self.explicit => {
+            Op::Repeat(at) => {
                 if let Some(&batch) = self.wire.get(at) {
                     self.wire.push_back(batch);
                 }
             }
-            Op::Swap(at) if self.explicit => {
+            Op::Swap(at) => {
                 if at + 1 < self.wire.len() {
                     self.wire.swap(at, at + 1);
                 }
             }
-            Op::Repeat(_) | Op::Swap(_) => {}
             Op::Pump(which, count) => {
                 if !self.answers.is_empty() {
                     self.pump(which % self.answers.len(), count);
@@ -184,24 +179,15 @@ impl World {
                     self.obey();
                 }
             }
-            Op::Restart => {
-                self.heads.push(0);
-                if !self.explicit {
-                    // Without incarnations a life whose start nobody saw may look like the old one going on.
-                    let first = self.publish();
-                    self.wire.push_back(first);
-                }
-            }
+            Op::Restart => self.heads.push(0),
             Op::Wait(millis) => {
                 self.now += Duration::from_millis(millis);
                 self.machine.tick(self.now, &mut self.out);
                 self.obey();
             }
             Op::CatchUp => {
-                if self.explicit || (self.wire.is_empty() && self.heard == Some(self.life())) {
-                    self.machine.catch_up(self.now, &mut self.out);
-                    self.obey();
-                }
+                self.machine.catch_up(self.now, &mut self.out);
+                self.obey();
             }
             Op::Resync => {
                 if self.machine.resync(self.now, &mut self.out) {
@@ -247,9 +233,6 @@ impl World {
         let life = self.life();
         let reach = self.head().saturating_sub(self.buffer).max(request.from);
         let mut batches: VecDeque<Batch> = (reach..self.head()).map(|sequence| (life, sequence)).collect();
-        if !self.explicit && self.heard.is_some_and(|heard| heard != life) {
-            batches.clear();
-        }
         match self.source {
             Source::Good | Source::NeverEnds => {}
             Source::Silent => batches.clear(),
@@ -272,7 +255,7 @@ impl World {
     }
 
     fn restore_stale(&mut self) {
-        if self.explicit && self.heard.is_some_and(|heard| heard > 0) {
+        if self.heard.is_some_and(|heard| heard > 0) {
             self.state = literal((0, 3));
             self.last = Some((0, 3));
             self.machine.restored(self.now, Watermark::new(Incarnation::new(0), 3), &mut self.out);
@@ -388,25 +371,18 @@ proptest! {
     })]
 
     #[test]
-    fn explicit_lives(
+    fn a_run_of_one_life_and_no_false_trust(
         replay: bool, snapshot: bool, buffer in 1u64..30, held in 1usize..12, ops in history(),
     ) {
-        let mut world = World::new(true, replay, snapshot, buffer, held);
-        ops.into_iter().for_each(|op| world.step(op));
-        world.settle();
-    }
-
-    #[test]
-    fn implicit_lives(replay: bool, buffer in 1u64..30, held in 1usize..12, ops in history()) {
-        let mut world = World::new(false, replay, false, buffer, held);
+        let mut world = World::new(replay, snapshot, buffer, held);
         ops.into_iter().for_each(|op| world.step(op));
         world.settle();
     }
 
     /// With a source that remembers everything, whatever the wire loses is had in the end.
     #[test]
-    fn nothing_is_missing_after_a_good_replay(explicit: bool, ops in history()) {
-        let mut world = World::new(explicit, true, false, u64::MAX, 10_000);
+    fn nothing_is_missing_after_a_good_replay(ops in history()) {
+        let mut world = World::new(true, false, u64::MAX, 10_000);
         for op in ops {
             if !matches!(op, Op::SourceBecomes(_) | Op::Wait(_) | Op::StaleSnapshot) {
                 world.step(op);

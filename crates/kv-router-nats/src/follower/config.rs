@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kv_router_transport::{DumpFingerprint, Lives, ReplayWaits, SequencerConfig};
+use kv_router_transport::{DumpFingerprint, ReplayWaits, SequencerConfig};
 
 use crate::SnapshotName;
 use crate::config::{check_count, check_wait};
@@ -77,7 +77,6 @@ impl FollowerConfig {
 
     pub(super) fn sequencer(&self) -> SequencerConfig {
         SequencerConfig {
-            lives: Lives::Explicit,
             first_sequence: 0,
             replay: Some(self.replay),
             snapshot: self.snapshot,

@@ -12,8 +12,10 @@ pub struct FeedConfig {
     pub replay: Option<ReplayWaits>,
     /// The number of the first batch of a life. Default: 0; Mooncake starts at 1.
     pub first_sequence: u64,
-    /// How far a batch may be behind the newest one without meaning that the engine started again. Default: 64. Over
-    /// one connection to one publisher nothing comes out of order; over a relay it may.
+    /// How far behind the newest one a live batch may be without meaning that the engine started again, in batches.
+    /// Default: 64. Over one connection to one publisher nothing comes out of order; over a relay it may. Not above
+    /// what is needed: a restart inside the window goes unseen until the next connection. The first batch of a life
+    /// never comes late: it means that the engine started again, unless it is the newest one.
     pub late_window: u64,
     /// Most live batches held while something is found out: by the sequence machine, and by the feed itself.
     /// Default: 1,024. Memory is bounded by twice this times the largest batch.

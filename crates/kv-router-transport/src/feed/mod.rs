@@ -20,8 +20,8 @@ pub use self::health::{FeedCounters, FeedHealth};
 pub use self::replay::ReplayFault;
 use crate::backoff::Jitter;
 use crate::{
-    Action, FrameHash, Lives, Numbered, RecoveryId, ReplayRequest, SequencerConfig, SequencerConfigError,
-    Standing, StreamSequencer, Watermark,
+    Action, FrameHash, Numbered, RecoveryId, ReplayRequest, SequencerConfig, SequencerConfigError, Standing,
+    StreamSequencer, Watermark,
 };
 
 /// Puts one rank's batches in order, finds out when its engine started again, asks for what is missing, and gets a
@@ -135,7 +135,6 @@ impl<P> RankFeed<P> {
     /// [`SequencerConfigError`] when a wait or the room for held batches means nothing.
     pub fn new(config: FeedConfig) -> Result<Self, SequencerConfigError> {
         let sequencer = StreamSequencer::new(SequencerConfig {
-            lives: Lives::Explicit,
             first_sequence: config.first_sequence,
             replay: config.replay,
             snapshot: None,

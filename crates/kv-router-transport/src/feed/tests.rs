@@ -61,6 +61,8 @@ enum Step {
     LoseRequest,
     Wait(u64),
     Save,
+    CatchUp,
+    Resync,
     /// The router starts again, from the snapshot if there is one.
     StartAgain,
 }
@@ -68,9 +70,11 @@ enum Step {
 const WAITS: ReplayWaits =
     ReplayWaits { idle: Duration::from_millis(100), total: Duration::from_millis(400) };
 
+const HELD: usize = 8;
+
 fn feed(late_window: u64) -> RankFeed<Batch> {
     let heal = Backoff { first: Duration::from_millis(100), longest: Duration::from_millis(400) };
-    RankFeed::new(FeedConfig { replay: Some(WAITS), late_window, held: 8, heal, ..FeedConfig::default() })
+    RankFeed::new(FeedConfig { replay: Some(WAITS), late_window, held: HELD, heal, ..FeedConfig::default() })
         .unwrap()
 }
 
@@ -136,9 +140,16 @@ impl World {
                 self.feed.tick(self.now, &mut self.actions);
                 self.act();
             }
+            Step::CatchUp => {
+                self.feed.catch_up(self.now, &mut self.actions);
+                self.act();
+            }
+            Step::Resync => {
+                self.feed.resync(self.now, &mut self.actions);
+                self.act();
+            }
             Step::Save => {
                 if let Some(mark) = self.feed.watermark() {
-                    assert_eq!(self.applied.last().map(|&(sequence, _)| sequence), Some(mark.sequence));
                     self.saved = Some((mark, self.applied.clone()));
                 }
             }
@@ -170,6 +181,13 @@ impl World {
             self.feed.live(self.now, batch, frame, &mut self.actions);
             self.act();
         }
+    }
+
+    /// These come live, whatever was sent. Says how many lives the feed took for over since it was made.
+    fn live(&mut self, sequences: impl IntoIterator<Item = u64>) -> u64 {
+        sequences.into_iter().for_each(|sequence| self.send(sequence));
+        self.deliver(usize::MAX);
+        self.feed.health().feed.new_life
     }
 
     /// The engine that there is now answers what is asked, whomever it was asked of.
@@ -212,6 +230,9 @@ impl World {
                     if let Some(&(before, _)) = self.applied.last() {
                         assert_eq!(sequence, before + 1, "a run has no holes and no repeats");
                     }
+                    if clears(&payload) {
+                        self.applied.clear();
+                    }
                     self.applied.push((sequence, payload));
                 }
                 Action::Forget(_) => self.applied.clear(),
@@ -219,6 +240,15 @@ impl World {
                 Action::RequestSnapshot(_) => unreachable!("no peer is configured"),
                 Action::Skip { .. } => {}
             }
+        }
+        let health = self.feed.health();
+        assert!(health.held <= 2 * HELD + 1);
+        assert!(health.standing != Standing::Recovering || self.feed.next_deadline().is_some());
+        if let Some(mark) = self.feed.watermark() {
+            assert_eq!(self.applied.last().map(|&(sequence, _)| sequence), Some(mark.sequence));
+        }
+        if let (Standing::Fresh, Some((first, payload))) = (health.standing, self.applied.first()) {
+            assert!(*first == 0 || clears(payload), "a fresh rank is whole");
         }
     }
 
@@ -240,17 +270,25 @@ impl World {
     }
 
     fn is_exact(&self) -> bool {
-        let expected = (0..).zip(self.batches.iter().cloned());
+        let start = self.batches.iter().rposition(|payload| clears(payload)).unwrap_or(0);
+        let expected = (0..).zip(self.batches.iter().cloned()).skip(start);
         // Of an engine that has published nothing, nobody knows anything.
         (self.feed.health().standing == Standing::Fresh || self.batches.is_empty())
             && self.applied.iter().cloned().eq(expected)
     }
 }
 
+/// Whether a batch of this payload leaves nothing of what was before it.
+fn clears(payload: &[u8]) -> bool {
+    payload.iter().fold(0, |sum, &byte| sum * 31 + u32::from(byte)) % 11 == 7
+}
+
 fn numbered(sequence: u64, payload: Vec<u8>) -> (Numbered<Batch>, FrameHash) {
     let frame = FrameHash::of(&payload);
-    let incarnation = Incarnation::default();
-    (Numbered { incarnation, sequence, clears: false, lossy: false, payload: (sequence, payload) }, frame)
+    // Has to be ignored: would not one batch of two apply otherwise.
+    let incarnation = Incarnation::new(u64::MAX - sequence);
+    let clears = clears(&payload);
+    (Numbered { incarnation, sequence, clears, lossy: false, payload: (sequence, payload) }, frame)
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -270,6 +308,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::LoseRequest),
         2 => (1..200_u64).prop_map(Step::Wait),
         2 => Just(Step::Save),
+        1 => Just(Step::CatchUp),
+        1 => Just(Step::Resync),
         1 => Just(Step::StartAgain),
     ]
 }
@@ -287,6 +327,43 @@ proptest! {
         world.calm_down();
         prop_assert!(world.is_exact(), "{:?} of {:?}, {:?}", world.applied, world.batches, world.feed);
     }
+}
+
+#[test]
+fn a_window_tells_late_from_restarted() {
+    let published = |window: u64| {
+        let mut world = World::new(window);
+        (0..8).for_each(|_| world.take(Step::Publish));
+        world
+    };
+    let mut world = published(3);
+    assert_eq!(world.live([0, 1, 2, 3, 4]), 0);
+    assert_eq!(world.live([4, 3, 2, 1]), 0);
+    assert_eq!(world.live([6, 5, 7]), 0, "a late batch closes its gap");
+    assert_eq!(world.applied.len(), 1, "up to 7, which clears");
+    assert_eq!(world.feed.health().sequencer.duplicates, 4);
+    assert_eq!(world.live([5, 3]), 1, "the window starts at the newest, not the last");
+    assert_eq!(world.asked.map(|ask| (ask.from, ask.to)), Some((0, Some(3))));
+    world.take(Step::Answer);
+    assert_eq!((world.applied.len(), world.feed.standing()), (4, Standing::Fresh));
+
+    let mut world = published(64);
+    assert_eq!(world.live([0, 1, 2, 0]), 1, "the first one always starts a life");
+    assert_eq!(world.live([0]), 1, "unless it is all there is");
+    assert_eq!((world.applied.len(), world.feed.standing()), (1, Standing::Fresh));
+}
+
+#[test]
+fn a_duplicate_that_a_replay_made_is_no_restart() {
+    let mut world = World::new(0);
+    (0..4).for_each(|_| world.take(Step::Publish));
+    world.live([0]);
+    world.take(Step::CatchUp);
+    world.take(Step::Answer);
+    assert!(world.is_exact(), "the replay ran ahead of the live stream");
+    assert_eq!(world.live([1, 2, 3, 3]), 0);
+    assert_eq!(world.feed.health().sequencer.duplicates, 4);
+    assert_eq!(world.live([2]), 1, "one connection never goes back");
 }
 
 /// The other bank of a hole is proof that what filled it is of the same life. Until it is shown, no snapshot may say
@@ -330,6 +407,24 @@ fn without_a_source_a_step_back_is_a_new_life_and_a_hole_makes_cold() {
 }
 
 #[test]
+fn without_a_source_a_restored_state_goes_on_only_ahead() {
+    for (first, new_lives) in [(41, 1), (7, 1), (42, 0)] {
+        let mut world = World::new(64);
+        world.feed = RankFeed::new(FeedConfig::default()).unwrap();
+        let payload = vec![0];
+        world.applied = (0..=41).map(|sequence| (sequence, payload.clone())).collect();
+        world.feed.restored(world.now, 41, FrameHash::of(&payload), &mut world.actions);
+        assert_eq!(world.feed.standing(), Standing::Fresh);
+        let (batch, frame) = numbered(first, payload);
+        world.feed.live(world.now, batch, frame, &mut world.actions);
+        world.act();
+        assert_eq!(world.feed.health().feed.new_life, new_lives, "{first}");
+        let (held, standing) = if new_lives == 0 { (43, Standing::Fresh) } else { (1, Standing::Cold) };
+        assert_eq!((world.applied.len(), world.feed.standing()), (held, standing));
+    }
+}
+
+#[test]
 fn batches_of_an_unproven_connection_are_bounded() {
     let mut world = World::new(64);
     for step in [Step::Connect, Step::Answer, Step::Publish, Step::Deliver(1), Step::Mood(Mood::Silent)] {
@@ -340,7 +435,6 @@ fn batches_of_an_unproven_connection_are_bounded() {
     for _ in 0..100 {
         world.take(Step::Publish);
         world.take(Step::Deliver(1));
-        assert!(world.feed.health().held <= 2 * 8 + 1);
     }
     assert!(world.feed.health().feed.new_life >= 1);
     world.calm_down();

@@ -7,7 +7,7 @@ use crate::{EventBatch, Incarnation};
 /// A payload with the numbers that tell where it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbered<P> {
-    /// The life of the engine. Ignored under [`Lives::Implicit`](crate::Lives::Implicit).
+    /// The life of the engine: it grows from life to life. A [`RankFeed`](crate::RankFeed) ignores it.
     pub incarnation: Incarnation,
     /// Counts the batches of the life. `u64::MAX` is what engines end a replay with and never a batch.
     pub sequence: u64,

@@ -1,7 +1,6 @@
 //! Where a batch belongs: to the present life, to a newer one, or to one that is over.
 
-use super::{Action, ForgetReason, Lives, Numbered, Phase, SkipReason, Standing, StreamSequencer};
-use crate::Incarnation;
+use super::{Action, ForgetReason, Numbered, Phase, SkipReason, Standing, StreamSequencer};
 
 pub(super) enum Place {
     Stale,
@@ -11,29 +10,7 @@ pub(super) enum Place {
 
 impl<P> StreamSequencer<P> {
     pub(super) fn place(&self, batch: &Numbered<P>) -> Place {
-        match self.config.lives {
-            Lives::Explicit => self.place_replayed(batch),
-            Lives::Implicit { .. } if matches!(self.phase, Phase::Retired) => Place::Stale,
-            Lives::Implicit { .. } if !self.contact => Place::Starts(ForgetReason::FirstContact),
-            Lives::Implicit { late_window } => {
-                let newest = self.newest_live.or(self.next.checked_sub(1));
-                let back = newest.and_then(|newest| newest.checked_sub(batch.sequence));
-                if batch.sequence <= self.config.first_sequence
-                    || back.is_some_and(|back| back >= late_window)
-                {
-                    Place::Starts(ForgetReason::NewIncarnation)
-                } else {
-                    Place::Continues
-                }
-            }
-        }
-    }
-
-    /// Like [`place`](Self::place), without the step back: a replay always starts behind what came live.
-    pub(super) fn place_replayed(&self, batch: &Numbered<P>) -> Place {
-        if self.config.lives == Lives::Explicit
-            && let Some(life) = self.life
-        {
+        if let Some(life) = self.life {
             if batch.incarnation < life {
                 return Place::Stale;
             }
@@ -54,11 +31,7 @@ impl<P> StreamSequencer<P> {
         self.forget(reason, out);
         self.leave_life();
         self.counters.new_lives += u64::from(self.life.is_some());
-        self.life = Some(match (self.config.lives, self.life) {
-            (Lives::Explicit, _) => first.incarnation,
-            (Lives::Implicit { .. }, None) => Incarnation::default(),
-            (Lives::Implicit { .. }, Some(life)) => Incarnation::new(life.get().saturating_add(1)),
-        });
+        self.life = Some(first.incarnation);
         self.contact = true;
         self.whole = true;
         self.next = self.config.first_sequence.min(first.sequence);

@@ -17,7 +17,7 @@ pub use action::{
     Action, ForgetReason, Numbered, RecoveryId, ReplayRequest, SequencerCounters, SkipReason,
     SnapshotRequest, Standing,
 };
-pub use config::{Lives, ReplayWaits, SequencerConfig, SequencerConfigError};
+pub use config::{ReplayWaits, SequencerConfig, SequencerConfigError};
 
 use self::life::Place;
 use crate::{Incarnation, Watermark};
@@ -25,16 +25,26 @@ use crate::{Incarnation, Watermark};
 /// Puts the batches of one worker rank in order, and tells how far its state can be trusted.
 ///
 /// A pure state machine: batches, answers and the time go in, [`Action`]s come out, appended to `out` in the
-/// order in which they are to be done; clear and reuse that buffer. The crate's documentation has the gap rule,
-/// [`Lives`] how a restart is told from a duplicate.
+/// order in which they are to be done; clear and reuse that buffer. The crate's documentation has the gap rule.
+///
+/// # Lives
+///
+/// [`Numbered::incarnation`] tells one life of an engine from the next, exactly, whatever the transport loses,
+/// repeats or reorders:
+///
+/// * the same incarnation and a sequence that was applied already: a duplicate, skipped;
+/// * a lower incarnation: stale, never applies;
+/// * a higher incarnation: the rank is forgotten, then the new life starts.
+///
+/// The event streams of engines have no incarnations. [`RankFeed`](crate::RankFeed) finds out about their lives, and
+/// numbers them.
 ///
 /// # Guarantees
 ///
 /// * Between two [`Action::Forget`]s the applied batches are a run of one life, without holes or repeats, in
 ///   order. A store before a clear therefore never comes after it.
 /// * Lives never go back. Within a life sequences do not either, no batch applies twice, unless the caller asks for
-///   it with [`resync`](Self::resync), [`restored`](Self::restored) or [`revive`](Self::revive). (Under
-///   [`Lives::Implicit`] a life is what its rule says it is.)
+///   it with [`resync`](Self::resync), [`restored`](Self::restored) or [`revive`](Self::revive).
 /// * Each batch put in comes out exactly once, as [`Action::Apply`] or as [`Action::Skip`] with its reason, or is
 ///   held. At most [`SequencerConfig::held`] are.
 /// * Exactly while the rank is [`Standing::Recovering`] there is a deadline, and [`tick`](Self::tick) or any
@@ -65,7 +75,7 @@ pub struct StreamSequencer<P> {
     next: u64,
     /// The highest sequence of this life known to exist.
     known: Option<u64>,
-    /// The highest sequence of this life that came live: what a step back is measured from.
+    /// The highest sequence of this life that came live.
     newest_live: Option<u64>,
     /// Batches ahead of `next`, none above `known`. Empty unless recovering.
     held: BTreeMap<u64, Held<P>>,
@@ -164,7 +174,7 @@ impl<P> StreamSequencer<P> {
             Phase::Replaying(replay) if replay.id == id => replay.idle_until = now + waits.idle,
             _ => return self.skip(sequence, SkipReason::Unasked, out),
         }
-        match self.place_replayed(&batch) {
+        match self.place(&batch) {
             _ if sequence == u64::MAX => self.skip(sequence, SkipReason::Reserved, out),
             Place::Stale => self.skip(sequence, SkipReason::Stale, out),
             Place::Starts(reason) => {
@@ -215,8 +225,7 @@ impl<P> StreamSequencer<P> {
     ///
     /// Batches held from before it are dropped, those after it join; what is missing between is replayed, or
     /// else the state is forgotten again. A snapshot that comes after its wait ended is better not restored at
-    /// all ([`recovers_by_snapshot`](Self::recovers_by_snapshot)). Under [`Lives::Implicit`] only a state
-    /// restored before the first batch is taken, and it must be of an engine that has not restarted since.
+    /// all ([`recovers_by_snapshot`](Self::recovers_by_snapshot)).
     pub fn restored(&mut self, now: Instant, watermark: Watermark, out: &mut Vec<Action<P>>) {
         self.join(now, watermark, out);
     }
@@ -272,8 +281,8 @@ impl<P> StreamSequencer<P> {
 
     /// The worker is gone: forgets the rank and fences it off.
     ///
-    /// Batches still under way are stale from now on, so that they do not bring its blocks back. Under
-    /// [`Lives::Explicit`] a higher incarnation ends this; [`revive`](Self::revive) always does.
+    /// Batches still under way are stale from now on, so that they do not bring its blocks back. A higher
+    /// incarnation ends this, and so does [`revive`](Self::revive).
     pub fn retire(&mut self, out: &mut Vec<Action<P>>) {
         self.abandon_below(u64::MAX, out);
         self.forget(ForgetReason::Retired, out);

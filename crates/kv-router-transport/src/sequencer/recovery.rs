@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{
-    Action, ForgetReason, Held, Lives, Numbered, Phase, RecoveryId, Replay, ReplayRequest, SkipReason,
+    Action, ForgetReason, Held, Numbered, Phase, RecoveryId, Replay, ReplayRequest, SkipReason,
     SnapshotRequest, SnapshotWait, StreamSequencer,
 };
 use crate::Watermark;
@@ -126,13 +126,9 @@ impl<P> StreamSequencer<P> {
     /// The rank's state was replaced by one with a watermark.
     pub(super) fn join(&mut self, now: Instant, watermark: Watermark, out: &mut Vec<Action<P>>) {
         let retired = matches!(self.phase, Phase::Retired);
-        let stale = match (self.config.lives, self.life) {
-            (Lives::Explicit, Some(life)) => {
-                watermark.incarnation < life || (retired && watermark.incarnation == life)
-            }
-            (Lives::Explicit, None) => retired,
-            (Lives::Implicit { .. }, _) => retired || self.contact,
-        };
+        let stale = self.life.map_or(retired, |life| {
+            watermark.incarnation < life || (retired && watermark.incarnation == life)
+        });
         if stale || watermark.sequence >= u64::MAX - 1 {
             return match self.phase {
                 Phase::Replaying(_) | Phase::AwaitingSnapshot(_) => {

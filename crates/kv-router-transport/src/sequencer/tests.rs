@@ -124,10 +124,6 @@ fn with_peer() -> SequencerConfig {
     SequencerConfig { snapshot: Some(Duration::from_millis(500)), ..replaying() }
 }
 
-fn engine(late_window: u64) -> SequencerConfig {
-    SequencerConfig { lives: Lives::Implicit { late_window }, ..replaying() }
-}
-
 #[track_caller]
 fn stands(rig: &Rig, standing: Standing) {
     assert_eq!(rig.machine.standing(), standing);
@@ -345,21 +341,8 @@ fn a_new_life_may_show_in_a_replay_first() {
 }
 
 #[test]
-fn an_engine_that_restarts_is_noticed_by_its_numbers() {
-    let mut rig = Rig::new(engine(0));
-    rig.live(0..=500);
-    assert_eq!(rig.live([0, 1]), "!NewIncarnation 0 1");
-    stands(&rig, Standing::Fresh);
-    rig.live(2..=500);
-    assert_eq!(rig.live([3]), "!NewIncarnation ?0..2", "its first batches were lost");
-    assert_eq!(rig.replay([0, 1, 2]), "0 1 2 3");
-    assert_eq!(rig.live([4, 4]), "4 !NewIncarnation ?0..3", "one connection never repeats");
-    assert_eq!(rig.machine.counters().new_lives, 3);
-}
-
-#[test]
-fn a_duplicate_that_a_replay_made_is_no_restart() {
-    let mut rig = Rig::new(engine(0));
+fn a_replay_that_runs_ahead_makes_duplicates() {
+    let mut rig = Rig::new(replaying());
     rig.live([0, 2]);
     assert_eq!(rig.replay([1, 2]), "1 2 -2Unasked");
     rig.live([5]);
@@ -370,40 +353,14 @@ fn a_duplicate_that_a_replay_made_is_no_restart() {
     assert_eq!(rig.live([11]), "11");
     stands(&rig, Standing::Fresh);
 
-    let mut rig = Rig::new(engine(0));
+    let mut rig = Rig::new(replaying());
     rig.live([0]);
     rig.machine.catch_up(rig.now, &mut rig.out);
     assert_eq!(rig.said(), "?1..");
     assert_eq!(rig.replay([1, 2, 3]), "1 2 3");
     assert_eq!(rig.live([1]), "-1dup");
     assert_eq!(rig.live([2, 3, 4]), "-2dup -3dup 4");
-    assert_eq!(rig.live([4]), "!NewIncarnation ?0..3");
-}
-
-#[test]
-fn a_window_tells_late_from_restarted() {
-    let mut rig = Rig::new(engine(3));
-    rig.live([0, 1, 2, 3, 4]);
-    assert_eq!(rig.live([4, 3, 2]), "-4dup -3dup -2dup");
-    assert_eq!(rig.live([6, 5, 7]), "?5..5 5 6 7", "a late batch closes its gap");
-    assert_eq!(
-        rig.live([5, 4]),
-        "-5dup !NewIncarnation ?0..3",
-        "the window starts at the newest, not the last"
-    );
-    let mut rig = Rig::new(engine(100));
-    rig.live([0, 1, 2]);
-    assert_eq!(rig.live([0]), "!NewIncarnation 0", "the first one always starts a life");
-    assert_eq!(rig.live([0]), "!NewIncarnation 0", "and applying it twice to nothing is right either way");
-}
-
-#[test]
-fn numbers_are_ignored_where_engines_have_none() {
-    let mut rig = Rig::new(engine(0));
-    rig.life = 9;
-    rig.live([0]);
-    rig.life = 3;
-    assert_eq!(rig.live([1]), "1");
+    assert_eq!(rig.live([4]), "-4dup");
 }
 
 #[test]
@@ -419,7 +376,7 @@ fn a_retired_rank_is_fenced() {
     rig.life = 2;
     assert_eq!(rig.live([0]), "!NewIncarnation 0");
 
-    let mut rig = Rig::new(engine(0));
+    let mut rig = Rig::new(replaying());
     rig.live([0, 1]);
     rig.machine.retire(&mut rig.out);
     rig.said();
@@ -470,7 +427,7 @@ fn a_lossy_batch_makes_the_rank_suspect_when_it_is_applied() {
 
 #[test]
 fn an_idle_engine_is_caught_up_with() {
-    let mut rig = Rig::new(engine(0));
+    let mut rig = Rig::new(replaying());
     rig.machine.catch_up(rig.now, &mut rig.out);
     assert_eq!(rig.said(), "?0..");
     assert_eq!(rig.replay([0, 1, 2]), "!FirstContact 0 1 2");
@@ -594,17 +551,16 @@ fn a_snapshot_that_does_not_join_is_forgotten() {
 
 #[test]
 fn a_dump_joins_the_stream_where_it_was_taken() {
-    let mut rig = Rig::new(engine(0));
+    let mut rig = Rig::new(replaying());
     assert_eq!(rig.restore(41), "");
     stands(&rig, Standing::Fresh);
     assert_eq!(rig.live([44]), "?42..43");
     assert_eq!(rig.replay([42, 43]), "42 43 44");
     stands(&rig, Standing::Fresh);
 
-    let mut rig = Rig::new(engine(0));
+    let mut rig = Rig::new(replaying());
     rig.restore(41);
-    assert_eq!(rig.live([41]), "!NewIncarnation ?0..40", "an engine does not go back");
-    assert_eq!(rig.restore(60), "!StaleSnapshot 41", "whose life is this?");
+    assert_eq!(rig.live([41, 42]), "-41dup 42");
 }
 
 #[test]
@@ -624,9 +580,6 @@ fn the_end_marker_of_engines_is_no_batch() {
 fn a_contradiction_is_refused() {
     let refused = |config: SequencerConfig| StreamSequencer::<u64>::new(config).unwrap_err();
     assert_eq!(refused(SequencerConfig { held: 0, ..bare() }), SequencerConfigError::HoldsNothing);
-    let lives = Lives::Implicit { late_window: 0 };
-    let error = refused(SequencerConfig { lives, ..with_peer() });
-    assert_eq!(error, SequencerConfigError::SnapshotWithoutIncarnations);
     for wait in [Duration::ZERO, Duration::MAX] {
         let error = refused(SequencerConfig { snapshot: Some(wait), ..bare() });
         assert_eq!(error, SequencerConfigError::WaitOutOfRange { field: "snapshot", wait });

@@ -2,7 +2,7 @@
 
 use kv_router_engines::{DecodeLimits, IngestConfig, MediaTable, Presence};
 use kv_router_hash::HashScheme;
-use kv_router_transport::{FeedConfig, Lives, ReplayWaits, SequencerConfig, SequencerConfigError};
+use kv_router_transport::{FeedConfig, ReplayWaits, SequencerConfig, SequencerConfigError};
 use kv_router_transport::{RankFeed, StreamSequencer};
 use kv_router_types::WorkerRank;
 
@@ -121,8 +121,7 @@ impl EngineStreamConfig {
         match self.lives {
             EngineLives::Proven => Ok(Order::Proven(Box::new(RankFeed::new(self.feed)?))),
             EngineLives::Numbered => {
-                let lives = Lives::Explicit;
-                let config = SequencerConfig { lives, first_sequence, replay, snapshot: None, held };
+                let config = SequencerConfig { first_sequence, replay, snapshot: None, held };
                 Ok(Order::Numbered(Box::new(StreamSequencer::new(config)?)))
             }
         }
