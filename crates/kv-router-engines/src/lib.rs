@@ -67,7 +67,7 @@
 //!
 //! A block costs its tokens (about a nanosecond each), its hash, and one access to the table of names, asked for in
 //! advance. An eviction that repeats the bytes of the one before, as they do in bursts, is compared and copied.
-//! `examples/measure.rs` prints blocks a second for a small fleet's worth of memory; `cargo xtask bench --streams` for
+//! `examples/decode_speed.rs` prints blocks a second for a small fleet's worth of memory; `cargo xtask bench --streams` for
 //! a large one.
 #![forbid(unsafe_code)]
 

@@ -69,7 +69,7 @@
 //!
 //! # Cost
 //!
-//! On one core of a 2023 server, compiled for plain x86-64, in nanoseconds a block (`examples/measure.rs`):
+//! On one core of a 2023 server, compiled for plain x86-64, in nanoseconds a block (`examples/hash_speed.rs`):
 //!
 //! | tokens a block | 16 | 32 | 64 | 512 |
 //! |---|--:|--:|--:|--:|

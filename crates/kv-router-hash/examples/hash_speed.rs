@@ -1,4 +1,4 @@
-//! What hashing costs on this machine: `cargo run --release -p kv-router-hash --example measure`.
+//! What hashing costs on this machine: `cargo run --release -p kv-router-hash --example hash_speed`.
 //!
 //! Best of several rounds, in nanoseconds a block; the last lines tell where a second thread begins to pay.
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
