@@ -51,7 +51,7 @@ pub struct RankFeed<P> {
     sequencer: StreamSequencer<Stamped<P>>,
     actions: Vec<Action<Stamped<P>>>,
     life: u64,
-    /// Whether a connection was announced, a state restored, or a batch came.
+    /// Whether a connection was announced, a state restored, a batch came, or what was published was asked for.
     is_met: bool,
     /// The highest sequence that came live in this life.
     newest: Option<u64>,
@@ -251,6 +251,7 @@ impl<P> RankFeed<P> {
     /// there. Does nothing while something is asked already, or without a source.
     pub fn catch_up(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
         if self.asked.is_none() {
+            self.is_met = true; // a connection that is made later may be to another life than the answer is of
             self.sequencer.catch_up(now, &mut self.actions);
             self.drain(now, out);
             self.settle(now);

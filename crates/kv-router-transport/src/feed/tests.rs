@@ -366,6 +366,27 @@ fn a_duplicate_that_a_replay_made_is_no_restart() {
     assert_eq!(world.live([2]), 1, "one connection never goes back");
 }
 
+/// Found by the property above. Whom the first question was asked of may be gone when the connection is made.
+#[test]
+fn what_was_asked_before_the_first_connection_has_to_be_proven() {
+    use Step::{Answer, CatchUp, Connect, Deliver, LoseRequest, Publish, Restart};
+    let mut world = World::new(0);
+    for step in [Publish, CatchUp, Answer, Restart, Publish, Connect, LoseRequest, Publish, Deliver(1)] {
+        world.take(step);
+    }
+    assert_eq!(world.applied, [(0, vec![0, 0])], "what comes live waits");
+    world.calm_down();
+    assert!(world.is_exact());
+
+    let mut world = World::new(0);
+    [Publish, CatchUp].into_iter().for_each(|step| world.take(step));
+    let ask = world.asked.unwrap();
+    [Restart, Publish, Connect].into_iter().for_each(|step| world.take(step));
+    assert!(!world.feed.wants_replay(ask.id), "its answer may be of the life before");
+    world.calm_down();
+    assert!(world.is_exact());
+}
+
 /// The other bank of a hole is proof that what filled it is of the same life. Until it is shown, no snapshot may say
 /// that all of it is.
 #[test]
