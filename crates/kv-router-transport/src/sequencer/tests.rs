@@ -383,6 +383,13 @@ fn a_retired_rank_is_fenced() {
     assert_eq!(rig.live([2, 0]), "-2Stale -0Stale");
     rig.machine.revive();
     assert_eq!(rig.live([2]), "!FirstContact ?0..1");
+
+    let mut rig = Rig::new(replaying());
+    rig.machine.retire(&mut rig.out);
+    assert_eq!(rig.said(), "!Retired");
+    assert_eq!(rig.restore(5), "!StaleSnapshot", "whatever its life, before any was heard of");
+    rig.machine.revive();
+    assert_eq!(rig.restore(5), "");
 }
 
 #[test]
