@@ -11,8 +11,8 @@ The project's own commands: cargo xtask <command>
 
   help               this list
   prepare            what a build and the tests need beside Rust, installed if it is missing: a C++ compiler for
-                     libzmq, a Python with pyzmq in target/ for the interop tests, and nats-server, Debian's
-                     package of the broker; test and ci do it first
+                     libzmq, a Python with pyzmq in target/ for the interop tests, nats-server, Debian's
+                     package of the broker, and openssl for its tests; test and ci do it first
   test [-- ARGS...]  all tests and doctests of the workspace; ARGS go to the test programs
                      (PROPTEST_CASES=N in the environment sets the cases per property)
   demo [ARGS...]     the demonstration fleet; ARGS go to it, `demo --help` lists them

@@ -1,5 +1,6 @@
 //! `cargo xtask prepare`: what a build and the tests need beside Rust: a C++ compiler for libzmq, a Python with pyzmq for
-//! the interop tests, and a NATS server to talk to. What is there already costs a second.
+//! the interop tests, a NATS server to talk to, and OpenSSL for the certificates of its tests. What is there already
+//! costs a second.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +19,11 @@ impl Prepare {
     pub(crate) fn run(&self, shell: &Shell) -> Result<(), Error> {
         compiler(shell)?;
         nats_server(shell)?;
+        openssl(shell)?;
         let folder = target_directory(shell)?.join("tmp").join("pyzmq");
         let python = folder.join("bin").join("python");
         if python.exists() && imports_zmq(shell, &python) {
-            eprintln!("prepare: a C++ compiler, nats-server and {} are there", folder.display());
+            eprintln!("prepare: a C++ compiler, nats-server, openssl and {} are there", folder.display());
             return Ok(());
         }
         let make = || shell.program("python3").args(["-m", "venv", "--clear"]).args([&folder]).run();
@@ -48,6 +50,14 @@ pub(crate) fn nats_server(shell: &Shell) -> Result<(), Error> {
         return Ok(());
     }
     install(shell, "nats-server")
+}
+
+/// What makes the keys of tests, so that none is in the repository: docs/decisions/0023.
+fn openssl(shell: &Shell) -> Result<(), Error> {
+    match shell.program("openssl").args(["version"]).read() {
+        Ok(_) => Ok(()),
+        Err(_) => install(shell, "openssl"),
+    }
 }
 
 fn imports_zmq(shell: &Shell, python: &Path) -> bool {

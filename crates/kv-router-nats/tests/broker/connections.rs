@@ -1,18 +1,12 @@
 //! Who may connect, and how the connection is encrypted.
 #![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
 
-use std::path::PathBuf;
+use kv_router_nats::{ConnectError, Credentials, Link, LinkConfig, TlsConfig};
 
-use kv_router_nats::{ClientCertificate, ConnectError, Credentials, Link, LinkConfig, TlsConfig};
-
+use crate::certificates::Authority;
 use crate::model::{Model, becomes_exact, config};
 use crate::server::Server;
 use crate::streams::{fleet, follower};
-
-/// Certificates for 127.0.0.1 that last a hundred years. The key of their authority is gone.
-fn file(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/broker/tls").join(name)
-}
 
 #[track_caller]
 fn refused(config: LinkConfig) {
@@ -27,6 +21,12 @@ fn works(config: LinkConfig) {
     let mut engines = fleet(&link, 1, 1);
     engines[0].steps(10);
     becomes_exact("connected", &mut replica, &mut model, &engines);
+}
+
+/// A server that `authority` vouches for.
+fn encrypting(authority: &Authority, more: &[&str]) -> Server {
+    let certificate = authority.server();
+    Server::with(&[&certificate.each_ref().map(String::as_str), more].concat())
 }
 
 #[test]
@@ -57,22 +57,39 @@ fn a_user_and_a_password_are_asked_for() {
 
 #[test]
 fn the_connection_is_encrypted_and_both_sides_are_who_they_say() {
-    let [certificate, key, authority] =
-        ["server.pem", "server.key.pem", "authority.pem"].map(|name| file(name).display().to_string());
-    let verify = ["--tlsverify", "--tlscacert", &authority];
-    let server = Server::with(&[&["--tlscert", &certificate, "--tlskey", &key], &verify[..]].concat());
+    let authority = Authority::new();
+    let server =
+        encrypting(&authority, &["--tlsverify", "--tlscacert", &authority.certificate().to_string_lossy()]);
 
     let mut tls = TlsConfig::default();
-    tls.client = Some(ClientCertificate { certificate: file("client.pem"), key: file("client.key.pem") });
+    tls.client = Some(authority.client());
     let mut link = config(&server.url());
     link.tls = Some(tls.clone());
     refused(link.clone()); // the system does not know the authority
-    tls.authorities = Some(file("authority.pem"));
+    tls.authorities = Some(authority.certificate());
     link.tls = Some(tls.clone());
     works(link.clone());
     tls.client = None;
+    link.tls = Some(tls.clone());
+    refused(link.clone()); // the server wants to know who we are
+    let stranger = Authority::new();
+    tls.client = Some(stranger.client());
     link.tls = Some(tls);
-    refused(link); // the server wants to know who we are
+    refused(link); // and does not take the word of an authority that it does not trust
+}
+
+#[test]
+fn a_server_that_another_authority_vouches_for_is_refused() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let server = encrypting(&theirs, &[]);
+    let mut tls = TlsConfig::default();
+    let mut link = config(&server.url());
+    tls.authorities = Some(ours.certificate());
+    link.tls = Some(tls.clone());
+    refused(link.clone());
+    tls.authorities = Some(theirs.certificate());
+    link.tls = Some(tls);
+    works(link); // so nothing but the authority was wrong
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Everything against a real NATS server, which each test starts for itself.
 
+mod certificates;
 mod connections;
 mod duty;
 mod faults;

@@ -13,6 +13,15 @@ use crate::model::until;
 /// Where the server may be. Debian's place is not on everybody's path.
 const PROGRAMS: [&str; 2] = ["nats-server", "/usr/sbin/nats-server"];
 
+/// A new one, beside those of other tests.
+pub(crate) fn folder(kind: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("{kind}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
 pub(crate) struct Server {
     child: Option<Child>,
     port: u16,
@@ -26,10 +35,7 @@ impl Server {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("nats-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = folder("nats");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut server = Self { child: None, port: 0, folder, arguments };
         // Another process may take the port between our look and the server's start: then there is another one.
