@@ -13,6 +13,8 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(crate) struct Shell {
     root: PathBuf,
+    /// Cargo keeps nothing that would make a later build faster.
+    builds_once: bool,
 }
 
 impl Shell {
@@ -21,13 +23,21 @@ impl Shell {
         // Cargo sets the variable for `cargo run`; the built-in value serves a binary started by hand.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        Self { root: manifest.parent().map_or_else(|| manifest.clone(), Path::to_path_buf) }
+        Self {
+            root: manifest.parent().map_or_else(|| manifest.clone(), Path::to_path_buf),
+            builds_once: false,
+        }
     }
 
     /// Programs run in this folder.
     #[cfg(test)]
     pub(crate) fn at(root: PathBuf) -> Self {
-        Self { root }
+        Self { root, builds_once: false }
+    }
+
+    /// The same, with builds that no other will follow: they take a fraction of the disk.
+    pub(crate) fn for_one_build(&self) -> Self {
+        Self { root: self.root.clone(), builds_once: true }
     }
 
     /// The root of the checkout.
@@ -38,7 +48,11 @@ impl Shell {
     /// The cargo that runs us, so that both use one toolchain.
     pub(crate) fn cargo(&self) -> Program {
         let path = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-        Program::new("cargo", &path, &self.root)
+        let mut cargo = Program::new("cargo", &path, &self.root);
+        if self.builds_once {
+            cargo.command.env("CARGO_INCREMENTAL", "0");
+        }
+        cargo
     }
 
     /// A program of the machine.
@@ -192,6 +206,17 @@ mod tests {
     #[test]
     fn the_root_holds_the_workspace_manifest() {
         assert!(shell().root().join("xtask/Cargo.toml").is_file());
+    }
+
+    #[test]
+    fn only_what_is_built_once_is_built_without_help_for_the_next_build() {
+        let incremental = |shell: &Shell| {
+            let cargo = shell.cargo();
+            let set = cargo.command.get_envs().find(|(name, _)| *name == "CARGO_INCREMENTAL");
+            set.map(|(_, value)| value.map(OsStr::to_owned))
+        };
+        assert_eq!(incremental(&shell()), None);
+        assert_eq!(incremental(&shell().for_one_build()), Some(Some(OsString::from("0"))));
     }
 
     #[test]
