@@ -1,6 +1,7 @@
 //! Every decoder of bytes from outside.
 
 mod engines;
+mod feed;
 mod fleet;
 mod ingest;
 mod nats;
@@ -63,6 +64,12 @@ pub const TARGETS: &[Target] = &[
         about: "frames of an engine in any order, with replays, deadlines and restarts",
         check: stream::frames,
         seeds: stream::frames_seeds,
+    },
+    Target {
+        name: "rank-feed",
+        about: "batches, answers, connections and states restored, told to the feed of a rank in any order",
+        check: feed::calls,
+        seeds: feed::calls_seeds,
     },
     Target {
         name: "peer-message",
