@@ -153,7 +153,8 @@ impl Play {
             + counters.stale
             + counters.abandoned
             + counters.unasked
-            + counters.reserved;
+            + counters.reserved
+            + health.feed.proofs;
         assert_eq!(ended + health.held as u64, self.fed, "batches that nobody saw again: {health:?}");
     }
 

@@ -18,6 +18,9 @@ pub struct FeedCounters {
     pub heal_tries: u64,
     /// Times it did.
     pub healed: u64,
+    /// Batches of answers that only told whose life it is, or how far back the source reaches. Every batch is counted
+    /// here or in [`SequencerCounters`], or still [held](FeedHealth::held).
+    pub proofs: u64,
 }
 
 /// How one stream does.

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::{Anchor, Live, Purpose, RankFeed, Stamped};
-use crate::{Action, ForgetReason, FrameHash, Incarnation, Numbered, Watermark};
+use crate::{Action, ForgetReason, FrameHash, Incarnation, Numbered, SkipReason, Watermark};
 
 impl<P> RankFeed<P> {
     pub(super) fn on_connection(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
         let is_first = !std::mem::replace(&mut self.is_met, true);
         self.heal_attempt = 0;
         // Of an older connection: what of it belongs to this life is replayed.
-        self.unproven = None;
+        self.abandon_unproven(now, out);
         if self.config.replay.is_none() {
             self.first_of_connection = !is_first;
         } else if is_first {
@@ -24,7 +24,7 @@ impl<P> RankFeed<P> {
 
     pub(super) fn on_restored(&mut self, now: Instant, last: Anchor, out: &mut Vec<Action<P>>) {
         self.leave_life();
-        self.unproven = None;
+        self.abandon_unproven(now, out);
         self.is_met = true;
         (self.last, self.newest) = (Some(last), Some(last.sequence));
         let mark = Watermark::new(Incarnation::new(self.life), last.sequence);
@@ -119,6 +119,14 @@ impl<P> RankFeed<P> {
             self.counters.same_life += 1;
             self.release(now, out);
         }
+    }
+
+    /// Drops the batches that waited for what they are.
+    fn abandon_unproven(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
+        for live in self.unproven.take().into_iter().flatten() {
+            self.sequencer.skip(live.at.sequence, SkipReason::Abandoned, &mut self.actions);
+        }
+        self.drain(now, out);
     }
 
     /// Lets the batches go on that waited for what they are.

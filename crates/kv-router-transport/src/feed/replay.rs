@@ -34,6 +34,7 @@ impl<P> RankFeed<P> {
             self.sequencer.skip(live.at.sequence, reason, &mut self.actions);
             self.drain(now, out);
         } else if self.is_healing() {
+            self.counters.proofs += 1;
             self.on_reach(now, live.at.sequence, out);
         } else {
             self.on_replayed(now, live, out);
@@ -45,6 +46,7 @@ impl<P> RankFeed<P> {
         let Some(Asked { what: Purpose::Recover(open), .. }) = &mut self.asked else { return };
         let request = open.request.id;
         if let Some(anchor) = open.anchor.filter(|_| !open.is_anchored) {
+            self.counters.proofs += 1;
             if sequence < anchor.sequence {
                 return; // more than was asked for
             }
@@ -56,11 +58,13 @@ impl<P> RankFeed<P> {
             return self.proven(now, out); // we have it
         }
         if self.seen.get(&sequence).is_some_and(|&seen| seen != frame) {
+            self.counters.proofs += 1;
             return self.begin_life(now, out);
         }
         open.is_partial |= open.behind.is_some() && sequence > open.next;
         open.next = sequence.saturating_add(1);
         if let Some(shown) = open.behind.take_if(|behind| behind.sequence == sequence) {
+            self.counters.proofs += 1;
             if shown.frame != frame {
                 self.begin_life(now, out);
             }

@@ -103,7 +103,8 @@ pub enum SkipReason {
     Duplicate,
     /// It belongs to an older life, or the rank is retired.
     Stale,
-    /// It was held behind a gap that could not be closed, or in a life that ended meanwhile.
+    /// It was held behind a gap that could not be closed, in a life that ended meanwhile, or until it would be known
+    /// whose life a connection is, which another one replaced.
     Abandoned,
     /// It answers a request that is no longer open.
     Unasked,
