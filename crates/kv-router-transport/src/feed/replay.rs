@@ -172,10 +172,11 @@ impl<P> RankFeed<P> {
             (from, anchor) = (before, proof);
             behind = behind.filter(|behind| behind.sequence > owed.sequence).or(Some(owed));
         }
-        let to = request.to.map(|to| behind.map_or(to, |behind| to.max(behind.sequence)));
         let (next, is_anchored, is_partial) = (from, false, false);
         let recovery = Recovery { request, from, anchor, is_anchored, behind, next, is_partial };
         let start = anchor.map_or(from, |anchor| anchor.sequence);
+        // Where all that is wanted came already, the proof alone is asked for.
+        let to = request.to.map(|to| behind.map_or(to, |behind| to.max(behind.sequence)).max(start));
         self.ask(now, start, to, Purpose::Recover(recovery))
     }
 

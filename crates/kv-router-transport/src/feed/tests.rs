@@ -387,6 +387,26 @@ fn what_was_asked_before_the_first_connection_has_to_be_proven() {
     assert!(world.is_exact());
 }
 
+/// Found by fuzzing: an answer began behind what was asked for, so that nothing of it was missing any more.
+#[test]
+fn no_question_ends_before_it_begins() {
+    let mut world = World::new(64);
+    (0..20).for_each(|_| world.take(Step::Publish));
+    world.live([0]);
+    world.take(Step::Resync);
+    world.live([19]);
+    let ask = world.asked.unwrap();
+    assert_eq!((ask.from, ask.to), (0, Some(0)));
+    let (batch, frame) = numbered(17, world.batches[17].clone());
+    world.feed.replayed(world.now, ask.id, batch, frame, &mut world.actions);
+    world.act();
+    world.take(Step::Connect);
+    let ask = world.asked.unwrap();
+    assert_eq!((ask.from, ask.to), (17, Some(17)), "the proof alone");
+    world.calm_down();
+    assert!(world.is_exact());
+}
+
 /// The other bank of a hole is proof that what filled it is of the same life. Until it is shown, no snapshot may say
 /// that all of it is.
 #[test]
