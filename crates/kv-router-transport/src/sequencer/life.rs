@@ -30,7 +30,7 @@ impl<P> StreamSequencer<P> {
         self.abandon_below(u64::MAX, out);
         self.forget(reason, out);
         self.leave_life();
-        self.counters.new_lives += u64::from(self.life.is_some());
+        self.counters.new_lives += u64::from(self.life.is_some_and(|life| life != first.incarnation));
         self.life = Some(first.incarnation);
         self.contact = true;
         self.whole = true;

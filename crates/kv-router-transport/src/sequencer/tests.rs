@@ -476,6 +476,20 @@ fn what_came_after_the_answer_was_cut_is_asked_for() {
 }
 
 #[test]
+fn a_life_that_goes_on_after_its_rank_was_retired_is_no_new_one() {
+    let mut rig = Rig::new(replaying());
+    rig.live([0, 1]);
+    rig.machine.retire(&mut rig.out);
+    rig.machine.revive();
+    rig.said();
+    assert_eq!(rig.live([0]), "!FirstContact 0");
+    assert_eq!(rig.machine.counters().new_lives, 0);
+    rig.life = 2;
+    rig.live([0]);
+    assert_eq!(rig.machine.counters().new_lives, 1);
+}
+
+#[test]
 fn a_peer_helps_where_the_replay_cannot() {
     let mut rig = Rig::new(with_peer());
     assert_eq!(rig.live([900]), "!FirstContact ?0..899");
