@@ -43,17 +43,8 @@ impl<P> RankFeed<P> {
         if self.last.is_none() {
             return self.begin_life(now, out); // nothing to compare, and nothing to lose
         }
-        match self.recovery() {
-            // What is open was asked of a process that may be gone.
-            Some(open) if self.sequencer.wants_replay(open.request.id) => {
-                let ask = self.ask_for(now, open.request);
-                out.push(ask);
-            }
-            _ => {
-                self.sequencer.catch_up(now, &mut self.actions);
-                self.drain(now, out);
-            }
-        }
+        self.sequencer.catch_up_anew(now, &mut self.actions);
+        self.drain(now, out);
         if self.recovery().is_some_and(|open| open.anchor.is_some()) {
             self.unproven = Some(VecDeque::new());
         } else {

@@ -246,19 +246,29 @@ impl<P> StreamSequencer<P> {
 
     /// Asks for what may have been published unseen: at start, and after a lost connection came back.
     ///
-    /// Without it a rank whose engine is idle stays unknown until its next batch. Does nothing during a recovery,
-    /// while retired, and when no source can tell. When the source fails and nothing is known to be missing, the
-    /// rank stands as it did before: the next live batch tells.
+    /// Without it a rank whose engine is idle stays unknown until its next batch. Amid a replay that only fills a
+    /// hole, everything is asked for in its place. Does nothing while that is asked for already or a snapshot is
+    /// waited for, while retired, and when no source can tell. When the source fails and nothing is known to be
+    /// missing, the rank stands as it did before: the next live batch tells.
     pub fn catch_up(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
         let asked = match self.phase {
             Phase::Initial | Phase::Live => {
                 self.snapshot_tried = false;
                 self.request_replay(now, None, out)
             }
+            Phase::Replaying(Replay { to: Some(_), .. }) => self.request_replay(now, None, out),
             _ => return,
         };
         if !asked && !self.contact {
             self.request_snapshot(now, false, out);
+        }
+    }
+
+    /// The same, where what is open was asked of a process that may be gone: all of it is asked for anew.
+    pub(crate) fn catch_up_anew(&mut self, now: Instant, out: &mut Vec<Action<P>>) {
+        match self.phase {
+            Phase::Replaying(_) => drop(self.request_replay(now, None, out)),
+            _ => self.catch_up(now, out),
         }
     }
 

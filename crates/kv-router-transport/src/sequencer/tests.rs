@@ -475,6 +475,23 @@ fn what_came_after_the_answer_was_cut_is_asked_for() {
     assert_eq!(rig.live([4, 6]), "4 ?5..5", "a batch in order says that nothing was missed");
 }
 
+/// A connection that came back amid a recovery may have missed more than the hole that is being filled.
+#[test]
+fn catching_up_amid_a_recovery_asks_for_everything() {
+    let mut rig = Rig::new(replaying());
+    rig.live([0]);
+    assert_eq!(rig.live([2]), "?1..1");
+    rig.machine.catch_up(rig.now, &mut rig.out);
+    assert_eq!(rig.said(), "?1..");
+    rig.machine.catch_up(rig.now, &mut rig.out);
+    assert_eq!(rig.said(), "", "more cannot be asked for, and asking again and again would never end");
+    assert_eq!(rig.replay([1, 2, 3]), "1 2 -2dup 3");
+    stands(&rig, Standing::Recovering);
+    assert_eq!(rig.end(), "");
+    stands(&rig, Standing::Fresh);
+    assert_eq!(rig.machine.watermark().unwrap().sequence, 3);
+}
+
 #[test]
 fn a_life_that_goes_on_after_its_rank_was_retired_is_no_new_one() {
     let mut rig = Rig::new(replaying());
