@@ -26,6 +26,10 @@ impl<P> RankFeed<P> {
         let unasked = match &mut self.asked {
             Some(asked) if asked.id == id => {
                 asked.idle_until = now + waits.idle;
+                if let Purpose::Recover(open) = asked.what {
+                    // Also by what goes no further, because it is here already.
+                    let _ = self.sequencer.answers(now, open.request.id);
+                }
                 (live.at.sequence == u64::MAX).then_some(SkipReason::Reserved)
             }
             _ => Some(SkipReason::Unasked),

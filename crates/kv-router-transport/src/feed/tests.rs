@@ -581,6 +581,27 @@ fn a_hole_filled_from_another_life_is_noticed() {
     }
 }
 
+/// The first batch of an answer is one that is here already: it shows that the source answers, as any other does.
+#[test]
+fn the_proof_of_a_life_keeps_an_answer_alive() {
+    use Step::{Answer, Connect, Disconnect, Publish};
+    let mut world = World::new(0);
+    for step in [Publish, Connect, Answer, Disconnect, Publish, Connect] {
+        world.take(step);
+    }
+    let ask = world.asked.take().unwrap();
+    for sequence in ask.from..2 {
+        world.take(Step::Wait(90));
+        let (batch, frame) = numbered(sequence, world.batches[sequence as usize].clone());
+        world.feed.replayed(world.now, ask.id, batch, frame, &mut world.actions);
+        world.act();
+    }
+    world.feed.replay_ended(world.now, ask.id, &mut world.actions);
+    world.act();
+    assert!(world.is_exact(), "{:?} of {:?}", world.applied, world.batches);
+    assert_eq!((world.feed.health().feed.same_life, world.feed.health().feed.new_life), (1, 0));
+}
+
 /// What is asked again over a new connection has all its time, and is all that was published unseen.
 #[test]
 fn a_connection_that_breaks_amid_a_recovery_loses_nothing() {

@@ -169,10 +169,8 @@ impl<P> StreamSequencer<P> {
     pub fn replayed(&mut self, now: Instant, id: RecoveryId, batch: Numbered<P>, out: &mut Vec<Action<P>>) {
         self.tick(now, out);
         let sequence = batch.sequence;
-        let waits = self.config.replay.unwrap_or_default();
-        match &mut self.phase {
-            Phase::Replaying(replay) if replay.id == id => replay.idle_until = now + waits.idle,
-            _ => return self.skip(sequence, SkipReason::Unasked, out),
+        if !self.answers(now, id) {
+            return self.skip(sequence, SkipReason::Unasked, out);
         }
         match self.place(&batch) {
             _ if sequence == u64::MAX => self.skip(sequence, SkipReason::Reserved, out),
@@ -190,6 +188,19 @@ impl<P> StreamSequencer<P> {
                     self.replay_arrived(now, replay, batch, out);
                 }
             }
+        }
+    }
+
+    /// The source sent something in answer to replay request `id`: it has its time for the next batch. `false` when
+    /// that request is no longer open.
+    pub(crate) fn answers(&mut self, now: Instant, id: RecoveryId) -> bool {
+        let waits = self.config.replay.unwrap_or_default();
+        match &mut self.phase {
+            Phase::Replaying(replay) if replay.id == id => {
+                replay.idle_until = now + waits.idle;
+                true
+            }
+            _ => false,
         }
     }
 
