@@ -91,8 +91,10 @@ impl<P> RankFeed<P> {
         let no_anchor = anchor.is_some() && !is_anchored;
         // What else filled the hole is not proven to be of the source's life.
         let unproven_fill = !wanted && (behind.is_some() || is_partial);
-        // It has batches of these numbers, but not those that we know to exist.
-        let shorter = wanted && next > from && request.to.is_some_and(|to| next <= to);
+        // It has batches of that life or of these numbers, but not those that we know to exist: what came live and waits
+        // behind the hole is of another one. A source that has nothing at all says nothing.
+        let lacks_some = behind.is_some() || request.to.is_some_and(|to| next <= to);
+        let shorter = wanted && (is_anchored || next > from) && lacks_some;
         if no_anchor || unproven_fill || shorter {
             return self.begin_life(now, out);
         }
