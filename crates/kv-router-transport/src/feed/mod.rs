@@ -134,6 +134,8 @@ impl<P> RankFeed<P> {
     ///
     /// [`SequencerConfigError`] when a wait or the room for held batches means nothing.
     pub fn new(config: FeedConfig) -> Result<Self, SequencerConfigError> {
+        SequencerConfigError::check_wait("heal.first", config.heal.first)?;
+        SequencerConfigError::check_wait("heal.longest", config.heal.longest)?;
         let sequencer = StreamSequencer::new(SequencerConfig {
             first_sequence: config.first_sequence,
             replay: config.replay,

@@ -647,3 +647,15 @@ fn a_source_that_has_nothing_does_not_stop_the_live_stream() {
     assert_eq!(world.applied, [(3, vec![0, 3]), (4, vec![0, 4])]);
     assert_eq!((world.feed.standing(), world.feed.health().feed.new_life), (Standing::Cold, 1));
 }
+
+#[test]
+fn waits_of_healing_that_mean_nothing_are_refused() {
+    for wait in [Duration::ZERO, Duration::MAX] {
+        let fine = Duration::from_secs(1);
+        for (field, first, longest) in [("heal.first", wait, fine), ("heal.longest", fine, wait)] {
+            let config = FeedConfig { heal: Backoff { first, longest }, ..FeedConfig::default() };
+            let refused = RankFeed::<Batch>::new(config).unwrap_err();
+            assert_eq!(refused, SequencerConfigError::WaitOutOfRange { field, wait });
+        }
+    }
+}

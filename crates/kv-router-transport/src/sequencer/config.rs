@@ -58,9 +58,7 @@ impl SequencerConfig {
         let waits = self.replay.map(|waits| [waits.idle, waits.total]).unwrap_or([MAX_WAIT; 2]);
         let snapshot = self.snapshot.unwrap_or(MAX_WAIT);
         for (wait, field) in [(waits[0], "replay.idle"), (waits[1], "replay.total"), (snapshot, "snapshot")] {
-            if wait.is_zero() || wait > MAX_WAIT {
-                return Err(SequencerConfigError::WaitOutOfRange { field, wait });
-            }
+            SequencerConfigError::check_wait(field, wait)?;
         }
         Ok(())
     }
@@ -81,6 +79,12 @@ pub enum SequencerConfigError {
     },
 }
 
+impl SequencerConfigError {
+    pub(crate) fn check_wait(field: &'static str, wait: Duration) -> Result<(), Self> {
+        if wait.is_zero() || wait > MAX_WAIT { Err(Self::WaitOutOfRange { field, wait }) } else { Ok(()) }
+    }
+}
+
 impl fmt::Display for SequencerConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -88,7 +92,7 @@ impl fmt::Display for SequencerConfigError {
             Self::WaitOutOfRange { field, wait } => {
                 write!(
                     f,
-                    "{field} is {wait:?}: wait up to 24 hours, or set it to None if there is no such source"
+                    "{field} is {wait:?}: choose more than 0 and up to 24 hours, or None for a source that is not there"
                 )
             }
         }
