@@ -10,7 +10,7 @@ use crate::wire::FRAME_OVERHEAD;
 use crate::wire::frame::{self, FrameKind};
 use crate::wire::layout::{self, BLOCK_BYTES, ChunkHead, DumpEnd, DumpStart};
 use crate::wire::record;
-use crate::{Watermark, WireLimits};
+use crate::{EncodeError, Watermark, WireLimits};
 
 /// A chunk is written once it has this many bytes. Larger ones are hardly faster and hold more memory.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -132,9 +132,8 @@ impl<W: Write> DumpWriter<W> {
     pub fn note(&mut self, from: WorkerRank, note: &[u8]) -> Result<(), DumpWriteError> {
         self.make_room(note.len().div_ceil(BLOCK_BYTES))?;
         self.set_rank(from);
-        record::put_note(note, &self.limits, &mut self.chunk)?;
-        self.totals.events += 1;
-        self.written()
+        let put = record::put_note(note, &self.limits, &mut self.chunk);
+        self.counted(put)
     }
 
     /// Writes the end, flushes the sink and gives it back. Whether it reaches the disk is the sink's affair.
@@ -154,7 +153,14 @@ impl<W: Write> DumpWriter<W> {
     fn whole_event(&mut self, from: WorkerRank, event: &KvEvent) -> Result<(), DumpWriteError> {
         self.make_room(event.block_count())?;
         self.set_rank(from);
-        record::put_event(event, &self.limits, &mut self.chunk)?;
+        let put = record::put_event(event, &self.limits, &mut self.chunk);
+        self.counted(put)
+    }
+
+    /// A record that was refused is lacking: without it there is no dump.
+    fn counted(&mut self, put: Result<(), EncodeError>) -> Result<(), DumpWriteError> {
+        self.broken |= put.is_err();
+        put?;
         self.totals.events += 1;
         self.written()
     }

@@ -75,6 +75,11 @@ fn a_note_above_the_limit_is_refused_by_both_sides() {
     let from = WorkerRank::from(WorkerId::new(1));
     let mut writer = DumpWriter::with_limits(Vec::new(), FINGERPRINT, small()).unwrap();
     assert!(matches!(writer.note(from, &[7; 97]), Err(DumpWriteError::Encode(_))));
+    assert!(
+        matches!(writer.note(from, &[7; 96]), Err(DumpWriteError::Broken)),
+        "or the note would be lacking"
+    );
+    assert!(matches!(writer.finish(), Err(DumpWriteError::Broken)));
     let bytes = written(&[DumpRecord::Note { from, bytes: vec![7; 97] }], WireLimits::default());
     let error = DumpReader::with_limits(&bytes[..], small()).unwrap().next().unwrap().unwrap_err();
     let DumpReadError::Malformed { source, .. } = error else { panic!("{error:?}") };
