@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use kv_router_types::WorkerRank;
+
 use crate::{DecodeError, EncodeError, WireLimitsError};
 
 /// Why a dump was not written. What was written up to here is no dump: it has no end.
@@ -16,6 +18,11 @@ pub enum DumpWriteError {
     Encode(EncodeError),
     /// The limits contradict each other.
     Limits(WireLimitsError),
+    /// A rank got a second watermark: no reader takes two.
+    RepeatedWatermark {
+        /// Which one.
+        rank: WorkerRank,
+    },
     /// An earlier call failed.
     Broken,
 }
@@ -26,6 +33,9 @@ impl fmt::Display for DumpWriteError {
             Self::Io(error) => write!(f, "the dump was not written: {error}; start a new one"),
             Self::Encode(error) => write!(f, "the dump was not written: {error}"),
             Self::Limits(error) => write!(f, "the dump was not started: {error}"),
+            Self::RepeatedWatermark { rank } => {
+                write!(f, "the dump was not written: {rank} has two watermarks, give it one")
+            }
             Self::Broken => f.write_str("the dump was not written, an earlier call failed: start a new one"),
         }
     }
@@ -37,7 +47,7 @@ impl Error for DumpWriteError {
             Self::Io(error) => Some(error),
             Self::Encode(error) => Some(error),
             Self::Limits(error) => Some(error),
-            Self::Broken => None,
+            Self::RepeatedWatermark { .. } | Self::Broken => None,
         }
     }
 }

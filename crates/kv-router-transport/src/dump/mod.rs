@@ -2,7 +2,7 @@
 //!
 //! `docs/wire.md` has every byte. A dump is a start frame, chunks of records and an end frame that counts them,
 //! so a dump that was cut off is never taken for a whole one, and each frame has a checksum, so a damaged one is
-//! not either. Both sides stream: memory is bounded by one frame.
+//! not either. Both sides stream: memory is bounded by one frame and the names of the ranks.
 
 mod error;
 mod reader;

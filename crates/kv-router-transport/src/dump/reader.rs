@@ -1,5 +1,6 @@
 //! Reads a dump.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read;
 
@@ -15,7 +16,8 @@ use crate::{DecodeError, WireField, WireLimits};
 ///
 /// `None` means that the end was read and everything was there; every other end is an error, after which the
 /// iterator gives `None` too. Each chunk is checked whole before its first record is given. Reads are of whole
-/// frames, a header and a body each; nothing behind the end frame is read. Memory is bounded by one frame.
+/// frames, a header and a body each; nothing behind the end frame is read. Memory is bounded by one frame and the
+/// names of the ranks that have a watermark, which take less than their watermarks did in the dump.
 ///
 /// What was given before an error is a part, and a part of a state is not a state: restore into an empty index
 /// and put that in place after the last record, or forget the ranks again on an error. Only a rank with a
@@ -31,6 +33,8 @@ pub struct DumpReader<R> {
     /// Where in the dump `frame` begins.
     offset: u64,
     rank: Option<WorkerRank>,
+    /// The ranks whose watermark was read.
+    marked: BTreeSet<WorkerRank>,
     totals: DumpEnd,
     /// Whether the end, or an error, was met.
     over: bool,
@@ -61,6 +65,7 @@ impl<R: Read> DumpReader<R> {
             at: 0,
             offset: 0,
             rank: None,
+            marked: BTreeSet::new(),
             totals: DumpEnd { chunks: 0, events: 0, watermarks: 0 },
             over: false,
         };
@@ -111,6 +116,9 @@ impl<R: Read> DumpReader<R> {
                         Ok(Some(DumpRecord::Note { from, bytes }))
                     }
                     Record::Watermark(from, watermark) => {
+                        if !reader.marked.insert(from) {
+                            return Err(DecodeError::RepeatedWatermark { rank: from });
+                        }
                         reader.totals.watermarks += 1;
                         Ok(Some(DumpRecord::Watermark { from, watermark }))
                     }

@@ -1,5 +1,6 @@
 //! Writes a dump.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write;
 
@@ -49,6 +50,8 @@ pub struct DumpWriter<W> {
     chunk: Vec<u8>,
     /// Whose records are being written, in this chunk.
     rank: Option<WorkerRank>,
+    /// The ranks whose watermark was written.
+    marked: BTreeSet<WorkerRank>,
     totals: DumpEnd,
     broken: bool,
 }
@@ -76,7 +79,8 @@ impl<W: Write> DumpWriter<W> {
     ) -> Result<Self, DumpWriteError> {
         limits.validate()?;
         let totals = DumpEnd { chunks: 0, events: 0, watermarks: 0 };
-        let mut writer = Self { sink, limits, chunk: Vec::new(), rank: None, totals, broken: false };
+        let (chunk, marked) = (Vec::new(), BTreeSet::new());
+        let mut writer = Self { sink, limits, chunk, rank: None, marked, totals, broken: false };
         frame::open(&mut writer.chunk);
         layout::put(&DumpStart { fingerprint: fingerprint.get() }, &mut writer.chunk);
         writer.write_frame(FrameKind::DumpStart)?;
@@ -118,6 +122,10 @@ impl<W: Write> DumpWriter<W> {
     /// [`DumpWriteError`]; the dump is lost then.
     pub fn watermark(&mut self, from: WorkerRank, watermark: Watermark) -> Result<(), DumpWriteError> {
         self.make_room(0)?;
+        if !self.marked.insert(from) {
+            self.broken = true;
+            return Err(DumpWriteError::RepeatedWatermark { rank: from });
+        }
         record::put_watermark(from, watermark, &mut self.chunk);
         self.totals.watermarks += 1;
         self.written()

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use kv_router_types::WorkerRank;
+
 /// A field of the format, as `docs/wire.md` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -188,6 +190,11 @@ pub enum DecodeError {
         /// Which.
         field: WireField,
     },
+    /// A second watermark of a rank.
+    RepeatedWatermark {
+        /// Whose.
+        rank: WorkerRank,
+    },
     /// Two statements in a dump contradict each other: a piece of it is missing, repeated or out of place.
     CountMismatch {
         /// Of what.
@@ -234,6 +241,9 @@ impl fmt::Display for DecodeError {
             }
             Self::Missing { field } => {
                 write!(f, "{field} is missing: the writer is broken")
+            }
+            Self::RepeatedWatermark { rank } => {
+                write!(f, "{rank} has two watermarks: the writer is broken, make a new dump")
             }
             Self::CountMismatch { field, stated, counted } => write!(
                 f,

@@ -56,6 +56,18 @@ fn record() -> impl Strategy<Value = DumpRecord> {
     prop_oneof![1 => mark, 6 => event, 2 => note]
 }
 
+/// Records of a dump that somebody could have written: a rank has one watermark.
+fn records(most: usize) -> impl Strategy<Value = Vec<DumpRecord>> {
+    prop::collection::vec(record(), 0..most).prop_map(|mut records| {
+        let mut marked = std::collections::BTreeSet::new();
+        records.retain(|record| match record {
+            DumpRecord::Watermark { from, .. } => marked.insert(*from),
+            _ => true,
+        });
+        records
+    })
+}
+
 /// Enough records for several chunks under small limits.
 fn sample() -> Vec<DumpRecord> {
     let block = |n| StoredBlock::new(ExternalSequenceHash::new(n), LocalBlockHash::new(n));
@@ -209,6 +221,34 @@ fn a_watermark_has_the_hash_of_a_frame_or_zeros() {
     assert_eq!(refused(&without, 33, 5), unused);
 }
 
+/// A rank is in one place of its stream: of two watermarks nobody knows which one its events go up to.
+#[test]
+fn a_rank_has_one_watermark() {
+    let [one, two] = [1, 2].map(|worker| WorkerRank::from(WorkerId::new(worker)));
+    let mark = |sequence| Watermark::new(Incarnation::new(1), sequence);
+    let mut writer = DumpWriter::new(Vec::new(), FINGERPRINT).unwrap();
+    writer.watermark(one, mark(7)).unwrap();
+    writer.event(one, &KvEvent::Cleared).unwrap();
+    writer.watermark(two, mark(7)).unwrap();
+    let refused = writer.watermark(one, mark(8)).unwrap_err();
+    assert!(matches!(refused, DumpWriteError::RepeatedWatermark { rank } if rank == one), "{refused}");
+    assert!(matches!(writer.finish(), Err(DumpWriteError::Broken)));
+
+    let marks = [one, two].map(|from| DumpRecord::Watermark { from, watermark: mark(7) });
+    for limits in [WireLimits::default(), small()] {
+        let mut bytes = written(&marks, limits);
+        assert_eq!(read(&bytes).unwrap(), marks);
+        // The second one becomes one of the first rank, though in another chunk.
+        let at = bytes.len() - 40 - 40;
+        assert_eq!(bytes[at], 17);
+        bytes[at + 8] = 1;
+        let starts = frames(&bytes);
+        let [.., chunk, end] = starts[..] else { panic!("a chunk and an end") };
+        reseal(&mut bytes[chunk..end]);
+        assert_eq!(fault(&bytes), (at as u64, DecodeError::RepeatedWatermark { rank: one }));
+    }
+}
+
 #[test]
 fn what_the_end_counts_must_be_there() {
     let bytes = written(&sample(), WireLimits::default());
@@ -352,7 +392,7 @@ proptest! {
     #![proptest_config(seeded(1000))]
 
     #[test]
-    fn what_is_written_reads_the_same(records in prop::collection::vec(record(), 0..60), tight: bool) {
+    fn what_is_written_reads_the_same(records in records(60), tight: bool) {
         let limits = if tight { small() } else { WireLimits::default() };
         let bytes = written(&records, limits);
         let frames = frames(&bytes);
@@ -364,7 +404,7 @@ proptest! {
     /// A damaged dump fails, or the damage was undone, or stands behind the end.
     #[test]
     fn damage_is_noticed(
-        records in prop::collection::vec(record(), 0..30), damages in prop::collection::vec(damage(), 1..4),
+        records in records(30), damages in prop::collection::vec(damage(), 1..4),
     ) {
         let whole = written(&records, small());
         let mut damaged = whole.clone();
