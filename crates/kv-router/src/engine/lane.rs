@@ -136,17 +136,22 @@ impl Stream {
             debug_assert!(false, "a stream of frames has what reads them");
             return (FrameReport::new(self.report(events, None, None)), heard);
         };
-        let missed = engine.missed();
+        let mut is_suspect = false;
         for action in actions.drain(..) {
             match action {
                 Action::Apply(Payload::Frame(frame)) => {
                     heard = Heard::News;
                     if let Some(wire) = decoder.decode(&frame) {
+                        let before = (engine.missed(), events.refused());
                         engine.apply(rank, wire, index, &mut events);
+                        // A clear takes away what was wrong before it.
+                        is_suspect &= !wire.clears();
+                        is_suspect |= (engine.missed(), events.refused()) != before;
                     }
                 }
                 Action::Apply(Payload::Given) => debug_assert!(false, "batches are refused here"),
                 Action::Forget(reason) => {
+                    is_suspect = false;
                     engine.ingest.forget();
                     events.record(index.apply(rank.id, &KvEvent::Cleared));
                     forgot = forgot.or(Some(reason));
@@ -157,7 +162,7 @@ impl Stream {
                 Action::RequestSnapshot(_) => debug_assert!(false, "there is no peer"),
             }
         }
-        if engine.missed() > missed || events.refused() > 0 {
+        if is_suspect {
             self.order.mark_suspect();
         }
         self.actions = actions;

@@ -89,6 +89,36 @@ fn a_gap_is_asked_for_and_what_comes_later_waits() {
     assert!(!stream.wants_replay(ask.id) && stream.next_deadline().is_none());
 }
 
+/// Together or one by one: what was passed over before a clear is gone with all the rest.
+#[test]
+fn a_clear_among_frames_that_waited_ends_suspicion() {
+    for waits in [false, true] {
+        let fleet = Fleet::new(1);
+        let mut stream = fleet.router.engine_stream(vllm(0)).unwrap();
+        let mut engine = MockEngine::new(rank(0), OURS);
+        engine.say(&[]);
+        engine.say(&[]);
+        engine.say(&[store(0, 4, 6)]); // behind a parent that the rank does not hold
+        engine.say(&[Say::Clear, store(2, 0, 4)]);
+        for sequence in [0, 1, 2, 3] {
+            if waits && sequence == 1 {
+                continue; // lost, and asked for when all the others are there
+            }
+            let report = stream.frame(engine.frame(sequence), fleet.now()).unwrap();
+            assert_eq!(report.ask.is_some(), waits && sequence == 2);
+            if sequence == 3 && waits {
+                let id = (0..9).map(kv_router_transport::RecoveryId::new).find(|&id| stream.wants_replay(id));
+                for sequence in 0..3 {
+                    let _ = stream.replayed(id.unwrap(), engine.frame(sequence), fleet.now()).unwrap();
+                }
+            }
+        }
+        agrees(&fleet.router, &engine);
+        assert!(!status(&fleet).suspect, "waits: {waits}");
+        assert_eq!(fleet.router.snapshot(&mut Vec::new()).unwrap().ranks, 1);
+    }
+}
+
 #[test]
 fn a_gap_that_nobody_can_fill_makes_the_rank_cold_and_live() {
     let fleet = Fleet::new(1);
