@@ -39,6 +39,9 @@ impl Router {
             let _ = self.core.index.apply(id, &KvEvent::Cleared);
             let lane = &mut *stream;
             lane.actions.clear();
+            // The state may be older than what it replaces: what came since comes again, and is no repetition.
+            lane.order.forget(now, &mut lane.actions);
+            lane.actions.clear();
             lane.order.restored(now, watermark, &mut lane.actions);
             let is_newer = !lane.actions.iter().any(|action| matches!(action, Action::Forget(_)));
             lane.actions.clear();

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use kv_router::{
-    Adapters, Capacity, EventBatch, ForgetReason, Incarnation, KvEvent, PeerLimits, RouteRequest, Router,
-    RouterReplica, StreamFreshness, Taint, WorkerSpec,
+    Adapters, Capacity, EngineKind, EngineStreamConfig, EventBatch, ForgetReason, Incarnation, KvEvent,
+    PeerLimits, RouteRequest, Router, RouterReplica, StreamFreshness, Taint, WorkerSpec,
 };
 use kv_router_transport::{DumpReader, DumpRecord, FollowSink, ReplicaSink, Standing, Watermark};
 
@@ -96,6 +96,39 @@ fn a_state_takes_the_place_of_what_was_held_and_the_stream_goes_on_behind_it() {
     rig.replica.apply(rig.batch(1, 10, vec![KvEvent::Cleared]));
     rig.check(0, StreamFreshness::Fresh);
     assert_eq!(rig.replica.counters().refused_batches, 0);
+}
+
+/// Nobody may have a younger one: then what came since is played again.
+#[test]
+fn an_older_state_takes_the_place_of_a_younger_one_and_the_stream_goes_on_behind_it() {
+    let mut rig = Rig::new();
+    for sequence in 0..10 {
+        rig.replica.apply(rig.batch(1, sequence, vec![]));
+    }
+    let events = [rig.fleet.stored(0, &rig.tokens, 2)];
+    rig.replica.restore(rank(0), Watermark::new(Incarnation::new(1), 5), &events);
+    rig.check(2, StreamFreshness::Fresh);
+    rig.replica.apply(rig.store(1, 6));
+    rig.check(BLOCKS, StreamFreshness::Fresh);
+    assert_eq!(rig.watermark(), Some(Watermark::new(Incarnation::new(1), 6)));
+    assert_eq!(rig.replica.counters().refused_batches, 0);
+}
+
+#[test]
+fn a_state_is_something_that_a_rank_was_heard_of() {
+    let mut rig = Rig::new();
+    let events = [rig.fleet.stored(0, &rig.tokens, BLOCKS)];
+    rig.replica.restore(rank(0), Watermark::new(Incarnation::new(1), 9), &events);
+    let other: Vec<u32> = (100..164).collect();
+    let _ = rig.fleet.store(0, &other, 2);
+    let mut bytes = Vec::new();
+    let _ = rig.fleet.router.snapshot(&mut bytes).unwrap();
+    let report = rig.replica.router().restore(&mut &bytes[..]).unwrap();
+    assert_eq!((report.ranks, report.live), (0, 1), "two states would be mixed");
+    rig.check(BLOCKS, StreamFreshness::Fresh);
+    let config = EngineStreamConfig::new(rank(0), EngineKind::Vllm);
+    let _stream = rig.replica.router().engine_stream(config).unwrap();
+    rig.check(0, StreamFreshness::Cold);
 }
 
 #[test]
