@@ -9,9 +9,9 @@ use kv_router_transport::{Action, Standing, Watermark};
 use kv_router_types::{KvEvent, WorkerRank};
 use parking_lot::MutexGuard;
 
-use crate::Router;
 use crate::fleet::Rank;
 use crate::ingest::{EventCounters, Heard, Stream, settle};
+use crate::{EventSource, Router};
 
 impl Router {
     /// Forgets what a rank holds. The next batch of it is the first that is heard of it.
@@ -68,14 +68,14 @@ impl Router {
         });
     }
 
-    /// `None` for a rank that is not there, or that an engine's stream feeds.
+    /// `None` for a rank that is not there, that is guessed, or that an engine's stream feeds.
     fn with_lane<R>(
         &self,
         id: WorkerRank,
         work: impl FnOnce(&Arc<Rank>, MutexGuard<'_, Stream>) -> R,
     ) -> Option<R> {
         let fleet = self.core.fleet();
-        let rank = fleet.get(id)?;
+        let rank = fleet.get(id).filter(|rank| rank.events == EventSource::On)?;
         let stream = rank.stream.lock();
         (!stream.is_closed() && stream.engine.is_none()).then(|| work(rank, stream))
     }

@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 
 pub use error::{RestoreError, SnapshotError};
 
-use crate::Router;
 use crate::ingest::{EventCounters, Heard, settle};
+use crate::{EventSource, Router};
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub struct RestoreReport {
     pub unknown: usize,
     /// Ranks that were heard of or restored already: what is known of them is younger.
     pub live: usize,
-    /// Ranks that are fed another way than when the snapshot was taken: by [batches](Router::apply) or by an
-    /// [engine's stream](Router::engine_stream).
+    /// Ranks that are fed another way than when the snapshot was taken: by [batches](Router::apply), by an
+    /// [engine's stream](Router::engine_stream), or not at all, because their workers have no events.
     pub fed_otherwise: usize,
     /// Ranks that did not find room in the index. Nothing of them is kept.
     pub refused: usize,
@@ -135,6 +135,10 @@ impl Router {
                 (stream.is_untouched(), stream.engine.as_ref().map(|engine| engine.ingest.loader()))
             };
             let ingest = match loader {
+                _ if rank.events == EventSource::Off => {
+                    report.fed_otherwise += 1;
+                    continue;
+                }
                 _ if !is_untouched => {
                     report.live += 1;
                     continue;

@@ -15,6 +15,7 @@ mod pulled;
 mod replica;
 mod routing;
 mod sessions;
+mod snapshots;
 mod support;
 mod table;
 mod threads;

@@ -132,6 +132,17 @@ fn a_state_is_something_that_a_rank_was_heard_of() {
 }
 
 #[test]
+fn nothing_is_put_in_place_of_a_guess() {
+    let mut rig = Rig::new();
+    let silent = WorkerSpec::new(kv_router::BlockSize::new(16).unwrap()).without_events();
+    assert_eq!(rig.replica.join(worker(0), &silent.encode().unwrap()), 0);
+    let events = [rig.fleet.stored(0, &rig.tokens, BLOCKS)];
+    rig.replica.restore(rank(0), Watermark::new(Incarnation::new(1), 9), &events);
+    rig.check(0, StreamFreshness::Predicted);
+    assert_eq!(rig.replica.counters().refused_batches, 1);
+}
+
+#[test]
 fn a_state_of_a_past_life_is_not_taken() {
     let mut rig = Rig::new();
     assert_eq!(rig.replica.join(worker(0), &about(5)), 2, "it is there anew");
