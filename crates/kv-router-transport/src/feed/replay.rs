@@ -163,9 +163,7 @@ impl<P> RankFeed<P> {
 
     /// Asks for what the sequence machine wants, and for the batches before and behind it as proof of life.
     pub(super) fn ask_for(&mut self, now: Instant, request: ReplayRequest) -> Action<P> {
-        // Applied since, perhaps: then less is missing.
-        let mut from =
-            self.last.map_or(request.from, |last| request.from.max(last.sequence.saturating_add(1)));
+        let mut from = request.from;
         let mut anchor = self.last.filter(|last| last.sequence.checked_add(1) == Some(from));
         let mut behind = request
             .to
@@ -181,8 +179,7 @@ impl<P> RankFeed<P> {
         let (next, is_anchored, is_partial) = (from, false, false);
         let recovery = Recovery { request, from, anchor, is_anchored, behind, next, is_partial };
         let start = anchor.map_or(from, |anchor| anchor.sequence);
-        // Where all that is wanted came already, the proof alone is asked for.
-        let to = request.to.map(|to| behind.map_or(to, |behind| to.max(behind.sequence)).max(start));
+        let to = request.to.map(|to| behind.map_or(to, |behind| to.max(behind.sequence)));
         self.ask(now, start, to, Purpose::Recover(recovery))
     }
 

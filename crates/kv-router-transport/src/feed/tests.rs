@@ -427,7 +427,7 @@ fn no_question_ends_before_it_begins() {
     world.act();
     world.take(Step::Connect);
     let ask = world.asked.unwrap();
-    assert_eq!((ask.from, ask.to), (17, Some(17)), "the proof alone");
+    assert_eq!((ask.from, ask.to), (17, None), "not what is there already");
     world.calm_down();
     assert!(world.is_exact());
 }
