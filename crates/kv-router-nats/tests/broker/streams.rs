@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kv_router_nats::{Follower, FollowerConfig, Link, RelayConfig, SnapshotConfig, SnapshotStore};
+use kv_router_nats::{Followed, Follower, FollowerConfig, Link, RelayConfig, SnapshotConfig, SnapshotStore};
 use kv_router_transport::Standing;
 
 use crate::model::{Engine, Model, becomes_exact, config, link, poll, rank, truth};
@@ -145,6 +145,38 @@ fn a_worker_that_was_taken_for_gone_is_learned_anew() {
     assert!(replica.resync(std::time::Instant::now(), rank(7, 0), &mut model));
     assert!(replica.resync(std::time::Instant::now(), rank(7, 1), &mut model));
     becomes_exact("resync", &mut replica, &mut model, &engines);
+}
+
+/// Requests of a lane are numbered from the start, so the number alone does not tell whose answer it is.
+#[test]
+fn a_page_that_was_asked_for_in_the_life_before_is_not_taken() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let store = SnapshotStore::new(&link, SnapshotConfig::default()).unwrap();
+    let mut config = FollowerConfig::default();
+    // One page at a time: the second question is sent once the answer to the first was looked at.
+    (config.followed, config.pages, config.snapshot) = (Followed::Admitted, 1, None);
+    let mut relay = RelayConfig::default();
+    relay.beat = Duration::from_secs(600);
+    let mut engine = Engine::start(&link, rank(7, 0), 1, relay);
+    engine.store(20);
+    engine.publisher.flush(Duration::from_secs(5)).unwrap();
+    // From here on nothing comes live: what is heard of the engine is what it is asked for.
+    let mut replica = Follower::start(&link, store, config).unwrap();
+    let mut model = Model::default();
+
+    let now = std::time::Instant::now();
+    replica.admit(now, rank(7, 0), &mut model);
+    assert!(crate::model::until(crate::model::PATIENCE, || engine.publisher.counters().pages > 0));
+    drop(engine);
+    replica.dismiss(rank(7, 0).worker, &mut model);
+    replica.admit(now, rank(7, 0), &mut model);
+    assert!(crate::model::until(crate::model::PATIENCE, || {
+        poll(&mut replica, &mut model);
+        assert_eq!(model.blocks(), 0, "of an engine that is gone");
+        replica.counters().failed_pages > 0
+    }));
+    assert_eq!(replica.counters().replayed, 0);
 }
 
 #[test]
