@@ -104,6 +104,7 @@ impl Order {
             Self::Numbered(sequencer) => {
                 sequencer.retire(out);
                 sequencer.revive();
+                sequencer.catch_up(now, out);
             }
             Self::Proven(feed) => feed.forget(now, out),
         }

@@ -6,6 +6,7 @@ mod custom;
 mod doctor;
 mod engines;
 mod healing;
+mod incarnations;
 mod indexes;
 mod lives;
 mod peer_wire;
