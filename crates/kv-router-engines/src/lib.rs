@@ -59,6 +59,7 @@
 //! * An engine's block may be several of ours, or a part of one: a block of ours is in a tier when all its parts are.
 //!   One that is completed while the block before it is not is found once it is stored again.
 //! * A salt stands at the first block of a chain alone, and counts for all of it.
+//! * Of several cache groups that keep every block, the first is indexed: never the sum of them.
 //!
 //! What this crate does not do: no sockets, no clock, no parking of stores whose parent is unknown, no scoring of
 //! windowed or recurrent cache groups, whose blocks it passes over.

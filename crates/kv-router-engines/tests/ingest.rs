@@ -228,14 +228,36 @@ fn groups_that_drop_blocks_say_nothing() {
     rig.finds(&Prompt::new(&prompt), 2);
     rig.store(None, &[9], &prompt[..4], group(2, None)); // 0.20 does not say what group 2 is
     rig.skipped(Skip::OtherGroup, 3);
-    // Two groups that count: one name in each, and neither evicts the other's.
+    // A second one of full attention: layers of one kind may need several. A hit needs the block in each of them, and
+    // one stands for all.
     rig.store(None, &[1, 2], &prompt, group(3, Some("mla_attention")));
-    for _ in 0..2 {
-        rig.remove(&[1, 2], None, Some(3)); // the second time for nothing
-        rig.finds(&Prompt::new(&prompt), 2);
-    }
+    rig.remove(&[1, 2], None, Some(3));
+    rig.finds(&Prompt::new(&prompt), 2);
+    rig.store(None, &[1, 2], &prompt, group(3, Some("mla_attention")));
     rig.remove(&[1, 2], None, None);
     rig.finds(&Prompt::new(&prompt), 0);
+    assert_eq!(rig.ingest.name_count(), 0);
+}
+
+#[test]
+fn a_group_that_turns_out_not_to_count_leaves_nothing() {
+    let mut rig = Rig::new(4);
+    let prompt = tokens(8);
+    let group = |group, kind| StoreFields { group: Some(group), spec_kind: kind, ..text() };
+    // Not said what it is, and then that it is something else: its removals are passed over from then on.
+    rig.store(None, &[1, 2], &prompt, group(0, None));
+    rig.finds(&Prompt::new(&prompt), 2);
+    rig.store(None, &[3], &prompt[..4], group(0, Some("mamba")));
+    rig.finds(&Prompt::new(&prompt), 0);
+    // Nor does a group that was taken for the main one, when another says that it is.
+    let mut rig = Rig::new(4);
+    rig.store(None, &[1, 2], &prompt, text());
+    rig.store(None, &[1], &prompt[..4], group(1, Some("full_attention")));
+    rig.finds(&Prompt::new(&prompt), 1);
+    rig.remove(&[1], None, Some(1));
+    assert_eq!((rig.ingest.name_count(), rig.index.ranks().count()), (0, 0));
+    rig.store(None, &[1, 2], &prompt, group(1, Some("full_attention")));
+    rig.finds(&Prompt::new(&prompt), 2);
 }
 
 #[test]

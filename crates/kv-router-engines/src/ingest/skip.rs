@@ -20,7 +20,7 @@ reasons! {
     ExtraKeysLength = "extra_keys_length",
     /// Token pairs that are no chain.
     BrokenPairs = "broken_pairs",
-    /// A group that does not keep every block of a prompt, or of which nothing is known.
+    /// A group that does not keep every block of a prompt, of which nothing is known, or beside which another is indexed.
     OtherGroup = "other_group",
     /// A medium that the table does not have.
     UnknownMedium = "unknown_medium",

@@ -221,7 +221,10 @@ impl IngestLoader {
                 [1] => GroupUse::Indexed,
                 [_] => return Err(IngestStateError::BadRecord { kind: HEAD }),
             };
-            if groups.known.len() == Groups::MOST {
+            // Several are indexed in what older versions wrote: nobody could tell whose a block is.
+            let second =
+                used == GroupUse::Indexed && groups.known.iter().any(|(_, used)| *used == GroupUse::Indexed);
+            if second || groups.known.len() == Groups::MOST {
                 return Err(IngestStateError::BadRecord { kind: HEAD });
             }
             groups.known.push((group, used));

@@ -26,7 +26,14 @@ struct Target {
 impl Ingest {
     pub(super) fn stored(&mut self, event: WireEvent<'_>, out: &mut Output<'_>) -> Result<(), Skip> {
         let group = event.group().unwrap_or(0);
-        if self.groups.learn(group, event.spec_kind()) == GroupUse::Other {
+        let indexed = self.groups.indexed();
+        let used = self.groups.learn(group, event.spec_kind());
+        if self.groups.indexed() != indexed && self.name_count() > 0 {
+            // What it holds is of a group whose removals are passed over from now on.
+            self.clear();
+            out.push(KvEvent::Cleared);
+        }
+        if used == GroupUse::Other {
             return Err(Skip::OtherGroup);
         }
         let tier = self.tier(event)?;
