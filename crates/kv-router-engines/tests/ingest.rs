@@ -422,3 +422,20 @@ fn the_stream_goes_on_after_a_snapshot() {
     assert_eq!(fresh.send(), [KvEvent::Cleared]);
     assert_eq!(fresh.ingest.name_count(), 0);
 }
+
+#[test]
+fn all_of_a_block_goes_that_a_snapshot_has_in_parts() {
+    let prompt = tokens(12);
+    let mut rig = Rig::new(2);
+    rig.store(None, &[1, 2], &prompt[..8], text());
+    let mut fresh = Rig::new(2);
+    rig.index.dump(&mut |_, event| {
+        fresh.index.apply(RANK, &event).unwrap();
+        fresh.ingest.seed(&event);
+    });
+    fresh.store(Some(2), &[3], &prompt[8..], text());
+    fresh.finds(&Prompt::new(&prompt), 6);
+    fresh.remove(&[1, 2, 3], None, None);
+    fresh.finds(&Prompt::new(&prompt), 0);
+    assert_eq!((fresh.ingest.name_count(), fresh.index.ranks().count()), (0, 0));
+}

@@ -77,6 +77,8 @@ pub struct Ingest {
     engine_block_size: Option<u32>,
     unfit_block_size: Option<u32>,
     sizes: Sizes,
+    /// Whether something was taken over from a dump that does not say which blocks are parts of one.
+    seeded: bool,
     room: Room,
 }
 
@@ -115,6 +117,7 @@ impl Ingest {
             engine_block_size: None,
             unfit_block_size: None,
             sizes: Sizes::default(),
+            seeded: false,
             room: Room::default(),
         }
     }
@@ -183,7 +186,7 @@ impl Ingest {
     pub fn seed(&mut self, event: &KvEvent) {
         match event {
             KvEvent::Stored { tier, parent, blocks } => {
-                self.sizes = Sizes::Mixed; // a dump does not say which blocks are parts of one
+                (self.sizes, self.seeded) = (Sizes::Mixed, true);
                 let mut parent = parent.map(|name| name.get());
                 for block in blocks {
                     let Some(path) = self.names.path(parent, block.local) else { return };
@@ -244,7 +247,7 @@ impl Ingest {
     fn clear(&mut self) {
         self.names.clear();
         self.parts.clear();
-        self.sizes = Sizes::None;
+        (self.sizes, self.seeded) = (Sizes::None, false);
     }
 
     fn event(&mut self, event: WireEvent<'_>, out: &mut Output<'_>) {
@@ -287,12 +290,35 @@ impl Ingest {
         Ok(())
     }
 
+    /// One copy less in a tier. Whether there was one.
+    #[inline]
+    fn take(&mut self, name: u64, tier: Tier, out: &mut Output<'_>) -> bool {
+        if self.parts.len() > 0 && self.take_part(name, tier, out) != PartChange::Unknown {
+            return true;
+        }
+        match self.names.remove(name, tier) {
+            Removal::Unknown => return false,
+            Removal::CopiesLeft => self.counters.copies_removed += 1,
+            Removal::Gone { parts } => {
+                self.counters.blocks_removed += 1;
+                self.remove_parts(name, parts, tier, out);
+                out.removed(tier, name);
+            }
+        }
+        true
+    }
+
     /// Removes the parts of a block but the last, which has the block's own name.
     fn remove_parts(&mut self, name: u64, parts: u16, tier: Tier, out: &mut Output<'_>) {
-        for part in 0..parts.saturating_sub(1) {
-            let part = part_name(name, part, parts);
+        // What was seeded has none, as far as is known: those that have a name derived from this one are its.
+        let (others, known) =
+            if parts == 1 && self.seeded { (u16::MAX - 1, false) } else { (parts - 1, true) };
+        for part in 0..others {
+            let part = part_name(name, part, u16::MAX);
             if self.names.remove_all(part, tier) {
                 out.removed(tier, part);
+            } else if !known {
+                break;
             }
         }
     }
