@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::{Receiver, TryRecvError, tick};
 use parking_lot::Mutex;
 
 use super::buffer::ReplayBuffer;
@@ -24,6 +25,8 @@ pub(super) struct Server {
     shared: Arc<Shared>,
     buffer: ReplayBuffer,
     replays: VecDeque<Replay>,
+    /// One a second. Turns say nothing of time: each batch that is published makes one.
+    seconds: Receiver<Instant>,
     live: zmq::Socket,
     router: Option<zmq::Socket>,
     /// Last, so that every socket is closed before it.
@@ -35,7 +38,7 @@ struct Replay {
     /// Whom to.
     peer: zmq::Message,
     next: u64,
-    /// Turns in which nothing could be sent.
+    /// Seconds since something could be sent.
     stuck: u32,
 }
 
@@ -53,8 +56,8 @@ const PER_TURN: usize = 256;
 const MAX_REPLAYS: usize = 64;
 /// Wait when a peer's queue is full. A router socket cannot say when there is room.
 const STUCK_WAIT_MS: i64 = 5;
-/// Such waits before a peer is given up: 10 seconds.
-const MAX_STUCK: u32 = 2_000;
+/// Seconds before a peer that takes nothing is given up.
+const MAX_STUCK: u32 = 10;
 /// How long what was sent may take to leave after the publisher was dropped, in milliseconds.
 const LINGER_MS: i32 = 100;
 /// Longest message that a peer may send us: an identity, and a number.
@@ -86,9 +89,19 @@ impl Server {
         };
         let (router, replay) = router.unzip();
         let buffer = ReplayBuffer::new(config.buffer_batches, config.buffer_bytes);
-        let replays = VecDeque::new();
-        let server =
-            Self { config, queued, waker, sleeper, shared, buffer, replays, live, router, _context: context };
+        let server = Self {
+            config,
+            queued,
+            waker,
+            sleeper,
+            shared,
+            buffer,
+            replays: VecDeque::new(),
+            seconds: tick(Duration::from_secs(1)),
+            live,
+            router,
+            _context: context,
+        };
         Ok((server, endpoint, replay))
     }
 
@@ -171,6 +184,7 @@ impl Server {
     /// Sends a slice of each replay; whether any got further.
     fn replay(&mut self) -> bool {
         let mut progress = false;
+        let seconds = u32::from(self.seconds.try_recv().is_ok());
         for _ in 0..self.replays.len() {
             let Some(mut replay) = self.replays.pop_front() else { break };
             match self.slice(&mut replay) {
@@ -184,7 +198,7 @@ impl Server {
                     self.replays.push_back(replay);
                 }
                 Sent::None if replay.stuck < MAX_STUCK => {
-                    replay.stuck += 1;
+                    replay.stuck += seconds;
                     self.replays.push_back(replay);
                 }
                 Sent::None | Sent::PeerGone => self.shared.counters.lock().replays_abandoned += 1,

@@ -348,6 +348,49 @@ fn a_lost_connection_to_the_same_life_costs_nothing() {
 }
 
 #[test]
+fn a_slow_reader_keeps_its_replay_however_much_is_published_meanwhile() {
+    const BATCHES: u64 = 1_000;
+    let config = PublisherConfig { backlog: 16, ..PublisherConfig::default() };
+    let publisher = Publisher::start(config).unwrap();
+    let publish = |payload: Vec<u8>| {
+        let (mut payload, sent) = (payload, publisher.counters().sent);
+        let until = now() + PATIENCE;
+        while let Err(PublishError::Full(back)) = publisher.publish(payload) {
+            assert!(now() < until);
+            payload = back;
+        }
+        // One turn of its thread for each.
+        while publisher.counters().sent == sent {
+            assert!(now() < until);
+            std::thread::yield_now();
+        }
+    };
+    (0..BATCHES).for_each(|_| publish(vec![7; 64 << 10]));
+    let context = zmq::Context::new();
+    let reader = context.socket(zmq::DEALER).unwrap();
+    reader.set_linger(0).unwrap();
+    reader.set_rcvhwm(16).unwrap();
+    reader.set_rcvtimeo(i32::try_from(PATIENCE.as_millis()).unwrap()).unwrap();
+    reader.connect(publisher.replay_endpoint().unwrap().as_str()).unwrap();
+    reader.send_multipart([&[][..], &0_u64.to_be_bytes()[..]], 0).unwrap();
+    let until = now() + PATIENCE;
+    while publisher.counters().replays == 0 {
+        assert!(now() < until);
+    }
+    (0..6_000).for_each(|_| publish(vec![7]));
+    assert_eq!(publisher.counters().replays_abandoned, 0);
+    for expected in 0.. {
+        let frames = reader.recv_multipart(0).unwrap();
+        let sequence = u64::from_be_bytes(frames[frames.len() - 2][..].try_into().unwrap());
+        if sequence == u64::MAX {
+            assert!(expected >= BATCHES);
+            break;
+        }
+        assert_eq!(sequence, expected);
+    }
+}
+
+#[test]
 fn dropping_a_subscriber_ends_its_thread_in_the_middle_of_everything() {
     let engine = Bare::new();
     let rank = Rank::new(quick(), engine.source());
