@@ -28,6 +28,9 @@ pub(super) struct Link {
     announced: bool,
     /// Tries since the last connection that stood.
     attempt: u32,
+    /// Where we listen: handshakes that failed, and whose end is still to be told. ZeroMQ tells the end of those as it does
+    /// that of connections.
+    refused: u32,
     topic: Topic,
 }
 
@@ -63,6 +66,7 @@ impl Link {
             connection: Connection(0),
             announced: true,
             attempt: 0,
+            refused: 0,
             topic,
         }
     }
@@ -178,10 +182,15 @@ impl Link {
                 if listens || matches!(self.phase, Phase::Connecting(..)) {
                     self.established(now);
                 }
+            } else if failed(event) && listens {
+                self.refused = self.refused.saturating_add(1);
             } else if event == zmq::SocketEvent::DISCONNECTED.to_raw() && listens {
                 let mut health = self.state.health.lock();
-                health.connected = health.connected.saturating_sub(1);
                 health.disconnects += 1;
+                match self.refused.checked_sub(1) {
+                    Some(left) => self.refused = left,
+                    None => health.connected = health.connected.saturating_sub(1),
+                }
             } else if !listens
                 && (event == zmq::SocketEvent::DISCONNECTED.to_raw()
                     || event == zmq::SocketEvent::CLOSED.to_raw()

@@ -190,6 +190,35 @@ fn a_peer_that_falls_silent_on_an_open_connection_is_noticed() {
     reader.join().unwrap();
 }
 
+#[test]
+fn who_only_knocks_where_we_listen_is_no_publisher_that_left() {
+    let mut rank = Rank::new(quick(), Source::bind(Endpoint::loopback(0)));
+    let until = now() + PATIENCE;
+    let bound = loop {
+        if let Some(bound) = rank.subscriber.bound_endpoint(rank.publisher) {
+            break bound;
+        }
+        assert!(now() < until);
+    };
+    let context = zmq::Context::new();
+    let engine = context.socket(zmq::PUB).unwrap();
+    engine.set_linger(0).unwrap();
+    engine.connect(bound.as_str()).unwrap();
+    rank.until("connected", |rank| rank.health().connected == 1);
+    let address = bound.as_str().strip_prefix("tcp://").unwrap();
+    // A port scan, a health check, and somebody who speaks another protocol.
+    drop(std::net::TcpStream::connect(address).unwrap());
+    let mut other = std::net::TcpStream::connect(address).unwrap();
+    other.write_all(&[0x55; 64]).unwrap();
+    let _closed = other.read(&mut [0; 64]);
+    drop(other);
+    rank.until("both are gone", |rank| rank.health().disconnects == 2);
+    assert_eq!((rank.health().connected, rank.health().connections), (1, 1));
+    drop(engine);
+    rank.until("the engine left", |rank| rank.health().connected == 0);
+    assert_eq!(rank.health().disconnects, 3);
+}
+
 /// How many files this process may have open.
 fn open_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
