@@ -40,12 +40,15 @@ pub enum WorkerEvent {
 ///
 /// While the connection is down nobody is heard and nobody expires; once it is back everyone has a whole time to
 /// live again. A router that is cut off would otherwise take all workers for gone, and one whose broker restarts
-/// those that reconnect a little later.
+/// those that reconnect a little later. A time in which nobody looked does not count either: more signs of life wait
+/// behind it than are taken at once.
 #[derive(Debug)]
 pub(super) struct Liveness {
     ttl: Duration,
     limit: usize,
     down: bool,
+    /// When somebody looked last.
+    looked: Option<Instant>,
     workers: BTreeMap<WorkerId, Seen>,
 }
 
@@ -58,7 +61,7 @@ struct Seen {
 
 impl Liveness {
     pub(super) fn new(ttl: Duration, limit: usize) -> Self {
-        Self { ttl, limit, down: false, workers: BTreeMap::new() }
+        Self { ttl, limit, down: false, looked: None, workers: BTreeMap::new() }
     }
 
     /// The store has this entry. Returns `false` when there are too many workers to take it.
@@ -97,12 +100,14 @@ impl Liveness {
         }
     }
 
-    /// The connection is up, or is not.
+    /// Somebody looks, and the connection is up, or is not.
     pub(super) fn connection(&mut self, now: Instant, up: Connection) {
         let was_down = std::mem::replace(&mut self.down, up == Connection::Down);
-        if was_down && up == Connection::Up {
+        let before = self.looked.replace(now).unwrap_or(now);
+        let away = now.saturating_duration_since(before);
+        if !self.down && (was_down || away > self.ttl / 3) {
             for seen in self.workers.values_mut() {
-                seen.until = now + self.ttl;
+                seen.until = if was_down { now + self.ttl } else { seen.until + away };
             }
         }
     }
@@ -208,9 +213,26 @@ mod tests {
         rig.says(5, Input::Down);
         assert_eq!(rig.says(100, Input::Tick), "");
         rig.says(100, Input::Up);
-        assert_eq!(rig.says(109, Input::Tick), "");
-        rig.says(109, Input::Up);
+        for second in [103, 106, 109] {
+            rig.says(second, Input::Up);
+            assert_eq!(rig.says(second, Input::Tick), "");
+        }
         assert_eq!(rig.says(110, Input::Tick), "!");
+    }
+
+    #[test]
+    fn nobody_expires_because_nobody_looked() {
+        let mut rig = rig();
+        rig.says(0, Input::Up);
+        rig.says(0, Input::Put(1, "a"));
+        rig.says(20, Input::Up);
+        assert_eq!(rig.says(20, Input::Tick), "");
+        for second in [23, 26, 29] {
+            rig.says(second, Input::Up);
+            assert_eq!(rig.says(second, Input::Tick), "");
+        }
+        rig.says(30, Input::Up);
+        assert_eq!(rig.says(30, Input::Tick), "!");
     }
 
     #[test]

@@ -158,6 +158,40 @@ fn workers_join_change_leave_and_expire() {
 }
 
 #[test]
+fn a_router_that_was_busy_for_long_takes_nobody_for_gone() {
+    /// More than wait to be polled.
+    const WORKERS: u64 = 1_600;
+    let server = Server::start();
+    let (beside_workers, beside_router) = (link(&server.url()), link(&server.url()));
+    let mut config = RegistryConfig::default();
+    config.ttl = Duration::from_secs(6);
+    let registry = Registry::new(&beside_workers, config).unwrap();
+    let mut watch = Registry::new(&beside_router, config).unwrap().watch();
+    let mut events = vec![];
+    let mut poll = |watch: &mut WorkerWatch| {
+        watch.poll(Instant::now(), Duration::from_millis(5), &mut events).unwrap();
+        events.drain(..).filter(|event| !matches!(event, WorkerEvent::Joined { .. })).count()
+    };
+    let fleet: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            assert_eq!(poll(&mut watch), 0);
+            registry.announce(WorkerId::new(worker), vec![]).unwrap()
+        })
+        .collect();
+    assert!(until(PATIENCE, || poll(&mut watch) == 0 && watch.workers().count() as u64 == WORKERS));
+    std::thread::sleep(config.ttl + config.ttl / 2);
+    let start = Instant::now();
+    while start.elapsed() < config.ttl * 2 {
+        assert_eq!(poll(&mut watch), 0, "all of them renew");
+    }
+    drop(fleet);
+    assert!(until(PATIENCE, || {
+        poll(&mut watch);
+        watch.workers().count() == 0
+    }));
+}
+
+#[test]
 fn a_description_above_the_limit_and_a_short_life_are_refused() {
     let server = Server::start();
     let link = link(&server.url());
