@@ -185,16 +185,21 @@ impl GossipReceiver {
     ///
     /// [`RequestError::Closed`] when the link is.
     pub fn recv(&mut self, wait: Duration) -> Result<Option<Heard>, RequestError> {
-        let message = match self.inbox.waiting().recv_timeout(wait) {
-            Ok(message) => message,
-            Err(RecvTimeoutError::Timeout) => return Ok(None),
-            Err(RecvTimeoutError::Disconnected) => return Err(RequestError::Closed),
-        };
-        self.inbox.taken(&message);
-        if message.payload.len() > self.most_bytes {
+        let mut waited = self.inbox.waiting().recv_timeout(wait);
+        let message = loop {
+            let message = match waited {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => return Err(RequestError::Closed),
+            };
+            self.inbox.taken(&message);
+            if message.payload.len() <= self.most_bytes {
+                break message;
+            }
+            // What came behind it is there already, or is worth another call.
             self.too_large += 1;
-            return Ok(None);
-        }
+            waited = self.inbox.waiting().recv_timeout(Duration::ZERO);
+        };
         let group = Topic::group(&self.shared, &message.subject);
         Ok(Some(Heard { group, bytes: message.payload.to_vec() }))
     }

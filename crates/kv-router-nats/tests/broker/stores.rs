@@ -231,6 +231,20 @@ fn gossip_reaches_whom_it_is_for() {
 }
 
 #[test]
+fn a_message_that_is_too_large_hides_none_behind_it() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let sender = GossipSender::new(&link, GossipConfig::default()).unwrap();
+    let mut config = GossipConfig::default();
+    config.most_bytes = 10;
+    let mut receiver = GossipReceiver::open(&link, &Topic::Peers, config).unwrap();
+    sender.send(&Topic::Peers, vec![7; 11]).unwrap();
+    sender.send(&Topic::Peers, vec![7; 10]).unwrap();
+    let heard = receiver.recv(PATIENCE).unwrap().map(|heard| heard.bytes.len());
+    assert_eq!((heard, receiver.dropped()), (Some(10), 1));
+}
+
+#[test]
 fn a_closed_link_says_so_and_does_not_hang() {
     let server = Server::start();
     let link = link(&server.url());
