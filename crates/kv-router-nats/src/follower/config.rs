@@ -28,7 +28,8 @@ pub struct FollowerConfig {
     pub held: usize,
     /// Which ranks are followed. Default: [`Followed::Heard`].
     pub followed: Followed,
-    /// Ranks followed; batches of more are counted and dropped. Default: 16,384.
+    /// Ranks followed, those that retired and that no other took the place of included; batches of more are counted and
+    /// dropped. Default: 16,384.
     pub ranks: usize,
     /// Pages under way at a time, over all ranks. Default: 8.
     pub pages: usize,

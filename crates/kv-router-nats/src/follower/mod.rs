@@ -310,11 +310,16 @@ impl Follower {
         self.put_back(rank, lane, sink);
     }
 
-    /// A lane for a new rank, unless there are too many.
+    /// A lane for a new rank, unless there are too many. One that retired makes room: what is still under way from it is
+    /// as old as it is by then.
     fn born(&mut self) -> Option<Lane> {
         if self.ranks.len() >= self.config.ranks {
-            self.counters.refused_ranks += 1;
-            return None;
+            let retired = self.ranks.iter().filter(|(_, lane)| lane.sequencer.is_retired());
+            let Some(oldest) = retired.min_by_key(|(_, lane)| lane.birth).map(|(rank, _)| *rank) else {
+                self.counters.refused_ranks += 1;
+                return None;
+            };
+            self.ranks.remove(&oldest);
         }
         self.births += 1;
         let sequencer = StreamSequencer::new(self.config.sequencer()).ok()?;

@@ -180,6 +180,24 @@ fn a_page_that_was_asked_for_in_the_life_before_is_not_taken() {
 }
 
 #[test]
+fn ranks_that_retired_make_room_for_new_ones() {
+    let server = Server::start();
+    let link = link(&server.url());
+    let store = SnapshotStore::new(&link, SnapshotConfig::default()).unwrap();
+    let mut config = FollowerConfig::default();
+    config.ranks = 2;
+    let (mut replica, mut model) = (Follower::start(&link, store, config).unwrap(), Model::default());
+    for worker in 1..5 {
+        let mut engines = [Engine::start(&link, rank(worker, 0), 1, RelayConfig::default())];
+        engines[0].steps(20);
+        becomes_exact("one of many", &mut replica, &mut model, &engines);
+        replica.retire(rank(worker, 0).worker, &mut model);
+    }
+    assert_eq!(model.blocks(), 0);
+    assert_eq!(replica.ranks().count(), 2);
+}
+
+#[test]
 fn a_batch_that_comes_twice_applies_once() {
     let server = Server::start();
     let link = link(&server.url());

@@ -318,6 +318,11 @@ impl<P> StreamSequencer<P> {
         }
     }
 
+    /// Whether the worker is gone: nothing is held, and nothing of the life that was applies any more.
+    pub fn is_retired(&self) -> bool {
+        matches!(self.phase, Phase::Retired)
+    }
+
     /// What the rank holds was found to be wrong in part, for instance because the index refused a store.
     ///
     /// Only marks: [`is_suspect`](Self::is_suspect) is true, and there is no watermark, until the rank is
