@@ -5,15 +5,20 @@ mod json;
 
 pub use frames::PulledFrame;
 
+use std::collections::BTreeMap;
+
 use serde_json::value::RawValue;
 
 use crate::error::{BatchError, EventFault};
 use crate::limits::DecodeLimits;
-use crate::wire::{EventKind, RawEvent, RawHash, Span, TextField, TokenForm, WireBatch, string_token};
+use crate::wire::{
+    EVERYWHERE, EventKind, MAX_RANK, RawEvent, RawHash, Span, TextField, TokenForm, WireBatch, string_token,
+};
 use json::{Block, Data, Event, Hash, Token};
 
 /// Reads TensorRT-LLM's JSON into the same batches as the pushed streams of all engines. One for each worker: it
-/// remembers the largest attention window, because only that one says how much of a prompt is cached.
+/// remembers the largest attention window, because only that one says how much of a prompt is cached, and the size of a
+/// block, because one that is not full says nothing of it.
 ///
 /// An event names its own rank: see [`WireEvent::rank`](crate::WireEvent::rank) and
 /// [`Ingest::apply_rank`](crate::Ingest::apply_rank).
@@ -29,8 +34,19 @@ use json::{Block, Data, Event, Hash, Token};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct TrtllmDecoder {
+    /// By the rank that events name; bounded by [`MAX_RANK`].
+    ranks: BTreeMap<Option<u32>, Life>,
+}
+
+/// What is known of the present life of a rank.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    /// The `event_id` of the last event.
+    last: Option<u64>,
     /// The largest window that an event named.
     window: u64,
+    /// Tokens of the largest block.
+    block: usize,
 }
 
 impl TrtllmDecoder {
@@ -95,19 +111,26 @@ impl TrtllmDecoder {
         limits: &DecodeLimits,
         batch: &mut WireBatch,
     ) -> Result<(), BatchError> {
-        let window = event.window_size.unwrap_or(0);
-        if window < self.window {
+        if event.attention_dp_rank.is_some_and(|rank| u64::from(rank) > MAX_RANK) {
+            batch.faults.add(EventFault::NotAnEvent);
             return Ok(());
         }
-        if window > self.window {
-            if self.window > 0 {
-                batch.events.push(stamped(RawEvent::new(EventKind::Cleared), event));
-            }
-            self.window = window;
+        let life = self.ranks.entry(event.attention_dp_rank).or_default();
+        let (before, window) = (life.window, event.window_size.unwrap_or(0));
+        if event.event_id.zip(life.last).is_some_and(|(id, last)| id < last) {
+            *life = Life::default(); // the engine started again, perhaps with other windows and blocks
         }
+        life.last = event.event_id.or(life.last);
+        if window < life.window {
+            return Ok(());
+        }
+        if before > 0 && window > life.window {
+            batch.events.push(stamped(RawEvent::new(EventKind::Cleared), event));
+        }
+        life.window = window;
         match event.data.kind.as_ref() {
             "created" => {}
-            "stored" => stored(event, batch),
+            "stored" => stored(event, &mut life.block, batch),
             "removed" => removed(event, batch),
             "updated" => updated(event, batch),
             _ => batch.faults.add(EventFault::UnknownTag),
@@ -129,15 +152,20 @@ fn stamped(mut raw: RawEvent, event: &Event<'_>) -> RawEvent {
     raw
 }
 
-/// Runs of blocks that share a cache level and a size, each an event of its own under the one before: the last block
-/// may be a partial one.
-fn stored(event: &Event<'_>, batch: &mut WireBatch) {
+/// Runs of blocks that share a cache level, each an event of its own under the one before. `size` is that of the largest
+/// block so far. The last block may be a partial one, at the end of a request: no prompt is compared with it.
+fn stored(event: &Event<'_>, size: &mut usize, batch: &mut WireBatch) {
     let Data { blocks: Some(blocks), parent_hash, .. } = &event.data else {
         return batch.faults.add(EventFault::NoHashes);
     };
     let alike = |a: &Block<'_>, b: &Block<'_>| a.tokens.len() == b.tokens.len() && a.level() == b.level();
     let mut parent = *parent_hash;
     for run in blocks.chunk_by(alike) {
+        let tokens = run.first().map_or(0, |block| block.tokens.len());
+        if tokens < *size {
+            return;
+        }
+        *size = tokens;
         let mut raw = stamped(RawEvent::new(EventKind::Stored), event);
         raw.parent = parent.map(name);
         raw.hashes = keep_hashes(batch, run.iter().map(|block| block.block_hash));
@@ -145,7 +173,7 @@ fn stored(event: &Event<'_>, batch: &mut WireBatch) {
         batch.tokens.extend(run.iter().flat_map(|block| &block.tokens).map(token));
         raw.tokens = Span::new(start, batch.tokens.len());
         raw.token_form = TokenForm::Flat;
-        raw.block_size = run.first().map(|block| block.tokens.len() as u64);
+        raw.block_size = Some(tokens as u64);
         raw.media_keys = run.iter().any(Block::has_media);
         let level = run.first().map_or(0, Block::level);
         raw.set_text(TextField::Medium, medium(level, batch));
@@ -156,13 +184,11 @@ fn stored(event: &Event<'_>, batch: &mut WireBatch) {
 
 fn removed(event: &Event<'_>, batch: &mut WireBatch) {
     let Some(hashes) = &event.data.block_hashes else { return batch.faults.add(EventFault::NoHashes) };
+    let mut raw = stamped(RawEvent::new(EventKind::Removed), event);
+    raw.hashes = keep_hashes(batch, hashes.iter().copied());
     // The event does not say from where: from every level that has it.
-    for level in 0..=1 {
-        let mut raw = stamped(RawEvent::new(EventKind::Removed), event);
-        raw.hashes = keep_hashes(batch, hashes.iter().copied());
-        raw.set_text(TextField::Medium, medium(level, batch));
-        batch.events.push(raw);
-    }
+    raw.set_text(TextField::Medium, batch.keep_text(EVERYWHERE.as_bytes()));
+    batch.events.push(raw);
 }
 
 /// A block that moves between levels is stored at the new one, without tokens, and removed at the old one. A change

@@ -24,7 +24,7 @@ pub use state::{IngestLoader, IngestStateError};
 use kv_router_hash::BlockHasher;
 use kv_router_types::{DpRank, KvEvent, LocalBlockHash, Tier};
 
-use crate::wire::{EventKind, RawHash, Span, WireBatch, WireEvent};
+use crate::wire::{EVERYWHERE, EventKind, RawHash, Span, WireBatch, WireEvent};
 use groups::{GroupUse, Groups};
 use keys::StoreKeys;
 use merge::{PartChange, Parts};
@@ -271,21 +271,18 @@ impl Ingest {
         if self.groups.get(group) == GroupUse::Other {
             return Err(Skip::OtherGroup);
         }
+        if event.medium() == Some(EVERYWHERE) {
+            for &RawHash { key, .. } in event.hashes().raw {
+                let name = scoped(key, group);
+                let taken = Tier::ALL.into_iter().filter(|&tier| self.take(name, tier, out)).count();
+                self.counters.unknown_removals += u64::from(taken == 0);
+            }
+            return Ok(());
+        }
         let tier = self.tier(event)?;
         for &RawHash { key, .. } in event.hashes().raw {
-            let name = scoped(key, group);
-            if self.parts.len() > 0 && self.take_part(name, tier, out) != PartChange::Unknown {
-                continue;
-            }
-            match self.names.remove(name, tier) {
-                Removal::Unknown => self.counters.unknown_removals += 1,
-                Removal::CopiesLeft => self.counters.copies_removed += 1,
-                Removal::Gone { parts } => {
-                    self.counters.blocks_removed += 1;
-                    self.remove_parts(name, parts, tier, out);
-                    out.removed(tier, name);
-                }
-            }
+            let is_known = self.take(scoped(key, group), tier, out);
+            self.counters.unknown_removals += u64::from(!is_known);
         }
         Ok(())
     }

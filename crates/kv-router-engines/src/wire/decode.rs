@@ -8,7 +8,7 @@ use crate::limits::DecodeLimits;
 use crate::msgpack::Reader;
 
 /// The largest rank accepted. Larger ones are a negative number gone wrong, never a fleet.
-const MAX_RANK: u64 = 65_535;
+pub(crate) const MAX_RANK: u64 = 65_535;
 
 impl WireBatch {
     /// Replaces what the batch held by what a MessagePack payload says.

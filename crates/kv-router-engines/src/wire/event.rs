@@ -14,6 +14,9 @@ pub enum EventKind {
     Cleared,
 }
 
+/// The medium of a removal from every tier that has a copy: TensorRT-LLM's pulled events do not say from which.
+pub(crate) const EVERYWHERE: &str = "*";
+
 impl EventKind {
     /// The tag on the wire.
     pub const fn tag(self) -> &'static str {

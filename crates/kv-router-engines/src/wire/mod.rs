@@ -15,6 +15,7 @@ pub use event::{EventKind, LoraId};
 pub use hash::WireHash;
 pub use views::{ExtraKey, ExtraKeys, Hashes, Lookahead, WireEvent, WireTokens, string_token};
 
-pub(crate) use event::{RawEvent, Span, TokenForm};
+pub(crate) use decode::MAX_RANK;
+pub(crate) use event::{EVERYWHERE, RawEvent, Span, TokenForm};
 pub(crate) use hash::RawHash;
 pub(crate) use keys::TextField;
