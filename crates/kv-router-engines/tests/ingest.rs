@@ -33,9 +33,14 @@ impl Rig {
 
     /// Sends what was encoded; the index must take all of it.
     fn send(&mut self) -> Vec<KvEvent> {
-        let (mut payload, mut batch, mut events) = (Vec::new(), WireBatch::new(), Vec::new());
+        let mut payload = Vec::new();
         self.encoder.finish(1.0, None, &mut payload);
-        batch.decode(&payload, &DecodeLimits::default()).unwrap();
+        self.hear(&payload)
+    }
+
+    fn hear(&mut self, payload: &[u8]) -> Vec<KvEvent> {
+        let (mut batch, mut events) = (WireBatch::new(), Vec::new());
+        batch.decode(payload, &DecodeLimits::default()).unwrap();
         self.ingest.apply(&batch, &mut events);
         for event in &events {
             assert_eq!(self.index.apply(RANK, event).unwrap().unknown, 0);
@@ -105,6 +110,35 @@ fn copies_are_counted_where_the_engine_has_copies() {
         rig.finds(&Prompt::new(&prompt), 3); // the third block never left
         rig.remove(&[1, 2, 3, 4], None, None);
         assert_eq!((rig.ingest.name_count(), rig.index.ranks().count()), (0, 0));
+    }
+}
+
+#[test]
+fn a_report_of_what_is_there_is_no_copy() {
+    let prompt = tokens(12);
+    for ours in [4, 8, 2] {
+        let mut rig = Rig::new(ours);
+        for reused in [false, true, true] {
+            rig.encoder.stored(&StoreFields {
+                hashes: &[WireHash::Unsigned(1), WireHash::Unsigned(2)],
+                tokens: WireTokens::Flat(&prompt[..8]),
+                block_size: Some(4),
+                session_id: reused.then_some("REUSED"),
+                ..text()
+            });
+            let mut payload = Vec::new();
+            rig.encoder.finish(1.0, None, &mut payload);
+            // The encoder has no word for it.
+            let word = b"\xaasession_id";
+            if let Some(at) = payload.windows(word.len()).position(|window| window == word) {
+                payload.splice(at..at + word.len(), *b"\xa6origin");
+            }
+            rig.hear(&payload);
+        }
+        rig.finds(&Prompt::new(&prompt), 8 / ours);
+        rig.remove(&[2, 1], None, None);
+        rig.finds(&Prompt::new(&prompt), 0);
+        assert_eq!(rig.ingest.name_count(), 0);
     }
 }
 

@@ -9,6 +9,10 @@ use super::MediaTable;
 pub enum Presence {
     /// Each store is one physical copy more, and each removal one less: vLLM, TensorRT-LLM. Where an engine says
     /// nothing about copies this is also the safe choice against overlapping offload chunks.
+    ///
+    /// Where requests ask vLLM for full reports (`kv_cache_report_mode`), each report looks like a copy, unless it says
+    /// what it is ([`WireEvent::is_reused`](crate::WireEvent::is_reused)), which no release up to 0.33 does: blocks would
+    /// stay after the engine gave them up. Choose [`Presence::Logical`] there.
     #[default]
     Copies,
     /// A store says that the block is there and a removal that it is gone, however often it was stored: SGLang.

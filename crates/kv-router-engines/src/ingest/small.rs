@@ -23,6 +23,7 @@ pub(super) struct SmallStore<'a> {
     pub(super) adapter: &'a str,
     /// Tokens a block.
     pub(super) size: usize,
+    pub(super) presence: Presence,
 }
 
 impl Ingest {
@@ -77,15 +78,21 @@ impl Ingest {
             if self.parts.insert(name, part) {
                 self.names.salts().hold(salt);
             }
-            self.add_part(name, store.tier, out);
+            self.add_part(name, store.tier, store.presence, out);
             parent = Some(name);
         }
         Ok(())
     }
 
     /// One copy more of a part. Whether the name is that of one.
-    pub(super) fn add_part(&mut self, name: u64, tier: Tier, out: &mut Output<'_>) -> PartChange {
-        let change = self.parts.add(name, tier, self.config.presence);
+    pub(super) fn add_part(
+        &mut self,
+        name: u64,
+        tier: Tier,
+        presence: Presence,
+        out: &mut Output<'_>,
+    ) -> PartChange {
+        let change = self.parts.add(name, tier, presence);
         match change {
             PartChange::Tier => {
                 self.counters.blocks_stored += 1;

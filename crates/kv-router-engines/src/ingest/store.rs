@@ -10,7 +10,7 @@ use super::names::{Change, Entry, Place, part_name, scoped};
 use super::output::Output;
 use super::salts::SaltId;
 use super::small::SmallStore;
-use super::{Ingest, Room, Sizes, Skip};
+use super::{Ingest, Presence, Room, Sizes, Skip};
 use crate::wire::{LoraId, RawHash, WireEvent, WireTokens};
 
 /// Where a store goes.
@@ -21,6 +21,7 @@ struct Target {
     parent: Option<u64>,
     salt: SaltId,
     parts: u16,
+    presence: Presence,
 }
 
 impl Ingest {
@@ -39,7 +40,7 @@ impl Ingest {
         let tier = self.tier(event)?;
         let hashes = event.hashes().raw;
         if matches!(event.tokens(), WireTokens::Absent | WireTokens::Flat([])) {
-            return self.placeholder(hashes, group, tier, out);
+            return self.placeholder(event, group, tier, out);
         }
         let size = engine_block_size(event)?;
         check_names(hashes, event.parent().map(|parent| parent.key()), &mut self.room.seen)?;
@@ -95,7 +96,9 @@ impl Ingest {
 
         let result = if parts == 0 {
             let size = size.as_usize();
-            let store = SmallStore { tier, group, parent, salt, salt_text, adapter: &adapter, size };
+            let presence = self.presence(event);
+            let store =
+                SmallStore { tier, group, parent, salt, salt_text, adapter: &adapter, size, presence };
             self.store_small(&store, &hashes[..keys.blocks], tokens, out)
         } else if parent.is_some_and(|parent| !self.names.contains(parent)) {
             Err(Skip::UnknownParent) // an engine's block that is only a part of ours
@@ -104,12 +107,17 @@ impl Ingest {
             self.hash(tokens, &adapter, salt_text, keys, locals)
         };
         if result.is_ok() && parts > 0 && keys.blocks > 0 {
-            let target = Target { tier, group, parent, salt, parts };
+            let target = Target { tier, group, parent, salt, parts, presence: self.presence(event) };
             self.place(&hashes[..keys.blocks], target, locals, out);
         }
         self.names.salts().release(salt);
         result?;
         keys.rest.map_or(Ok(()), Err)
+    }
+
+    /// What a store means where its blocks are stored already.
+    fn presence(&self, event: WireEvent<'_>) -> Presence {
+        if event.is_reused() { Presence::Logical } else { self.config.presence }
     }
 
     /// Blocks of ours in one of the engine's; 0 when it is the other way round.
@@ -214,7 +222,7 @@ impl Ingest {
         for (name, &local) in names().zip(locals) {
             let path = next_sequence_hash(before, local);
             let place = Place { name, parent, local, path, salt, parts };
-            match self.names.store(place, tier, self.config.presence) {
+            match self.names.store(place, tier, target.presence) {
                 Change::Fresh => fresh += 1,
                 Change::Tier => {}
                 Change::Nothing => known += 1,
@@ -261,16 +269,17 @@ impl Ingest {
     /// A store without tokens: what it names is also in this tier now, if we know it.
     fn placeholder(
         &mut self,
-        hashes: &[RawHash],
+        event: WireEvent<'_>,
         group: u32,
         tier: Tier,
         out: &mut Output<'_>,
     ) -> Result<(), Skip> {
+        let presence = self.presence(event);
         let mut unknown = false;
-        for hash in hashes {
+        for hash in event.hashes().raw {
             let name = scoped(hash.key, group);
             if self.parts.get(name).is_some_and(|part| part.is_held()) {
-                self.add_part(name, tier, out);
+                self.add_part(name, tier, presence, out);
                 continue;
             }
             let Some(entry) = self.names.get(name) else {
@@ -292,7 +301,7 @@ impl Ingest {
             let mut news = false;
             for &Entry { name, parent, local, path, salt, parts, .. } in &chain {
                 let place = Place { name, parent, local, path, salt, parts };
-                news |= self.names.store(place, tier, self.config.presence) != Change::Nothing;
+                news |= self.names.store(place, tier, presence) != Change::Nothing;
             }
             if news {
                 self.counters.blocks_stored += 1;

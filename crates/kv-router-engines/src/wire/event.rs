@@ -125,6 +125,8 @@ pub(crate) struct RawEvent {
     pub(crate) lookahead: Option<Span>,
     /// Whether a block has multimodal keys in TensorRT-LLM's form.
     pub(crate) media_keys: bool,
+    /// Whether it tells of a copy that was stored before.
+    pub(crate) reused: bool,
     /// A rank of its own, where one payload has events of several.
     pub(crate) rank: Option<u32>,
     texts: [Option<Span>; TextField::COUNT],
@@ -145,6 +147,7 @@ impl RawEvent {
             extra: None,
             lookahead: None,
             media_keys: false,
+            reused: false,
             rank: None,
             texts: [None; TextField::COUNT],
         }

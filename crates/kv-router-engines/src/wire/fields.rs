@@ -175,6 +175,10 @@ impl WireBatch {
             }
             Field::Lookahead => event.lookahead = Some(self.read_lookahead(reader)?),
             Field::MediaKeys => event.media_keys = any_inside(reader)?,
+            Field::Origin => match reader.str()? {
+                Some(origin) => event.reused = origin == b"REUSED",
+                None => reader.skip()?,
+            },
             Field::Text(field) => self.read_text(reader, field, event)?,
             Field::Tag | Field::LooseTag | Field::Hashes | Field::SequenceHashes | Field::Unknown => {}
         }

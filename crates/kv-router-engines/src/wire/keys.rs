@@ -21,6 +21,8 @@ pub(crate) enum Field {
     Window,
     Lookahead,
     MediaKeys,
+    /// vLLM's word for how a block came to be stored.
+    Origin,
     Text(TextField),
     Unknown,
 }
@@ -103,6 +105,7 @@ pub(crate) fn named(key: &[u8]) -> Field {
         b"kv_cache_spec_sliding_window" => Field::Window,
         b"lookahead_token_ids" => Field::Lookahead,
         b"mm_keys" => Field::MediaKeys,
+        b"origin" => Field::Origin,
         b"medium" => Field::Text(TextField::Medium),
         b"kv_cache_spec_kind" => Field::Text(TextField::SpecKind),
         b"cache_salt" | b"additional_salt" => Field::Text(TextField::CacheSalt),

@@ -171,6 +171,11 @@ impl<'a> WireEvent<'a> {
         self.raw.media_keys
     }
 
+    /// Whether a store tells of copies that are there already, and makes none: a full report of vLLM that says so.
+    pub fn is_reused(self) -> bool {
+        self.raw.reused
+    }
+
     /// Tokens after each block that its name depends on: vLLM with a draft model.
     pub fn lookahead(self) -> Option<Lookahead<'a>> {
         self.raw.lookahead.map(|span| Lookahead { batch: self.batch, blocks: span.of(&self.batch.lookahead) })
