@@ -66,6 +66,8 @@
 //! * Every queue, buffer and message has a limit, and a counter for what goes over it.
 //! * Nobody expires while one's own connection is down.
 //! * At most one [`Replica`] at a time writes snapshots, and never one that knows of no rank.
+//! * A rank whose relay started and published nothing is fresh and holds nothing; what an earlier life of it held is
+//!   forgotten.
 //! * A closed link ends its thread and all that was made from it: calls say
 //!   [`Closed`](RequestError::Closed) and do not hang.
 //!

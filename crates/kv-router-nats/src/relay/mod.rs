@@ -79,7 +79,10 @@ impl RelayConfig {
 
 /// Publishes the cache events of one rank in one life of its engine.
 ///
-/// Batches are numbered from 0. Publishing never waits: a batch that the broker does not get now is kept for
+/// Starting it says that the life began, with nothing in the cache: batch 0, which is empty. From then on followers
+/// know that the rank holds nothing, and what it held in an earlier life is forgotten, before it has stored a block.
+///
+/// Batches are numbered without gaps. Publishing never waits: a batch that the broker does not get now is kept for
 /// replays, and followers learn from the next one, or from the beat, that they miss it. Dropping the publisher
 /// ends it; start the engine's next life with a new one and a larger incarnation, after the old one is dropped.
 pub struct RankPublisher {
@@ -108,7 +111,7 @@ enum Outgoing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayCounters {
-    /// Batches numbered.
+    /// Batches numbered, that of the beginning included.
     pub published: u64,
     /// Of those, batches that did not fit what waits to be sent, or that the client refused: to be had by replay
     /// only.
@@ -139,9 +142,13 @@ impl RankPublisher {
         let subject = shared.config.prefix.replays(rank);
         let wait = shared.config.request_wait;
         let questions = shared.call(wait, async move { subscribe(&client, subject).await })?;
+        let mut buffer = ReplayBuffer::new(rank, incarnation, config.replay_bytes);
+        // Without it an idle rank would be as unknown as one whose relay is gone, and an old life's blocks would count
+        // until the new life stores its first. As a batch it is repeated, replayed and kept in watermarks like any.
+        let beginning = buffer.push(Vec::new())?;
         let state = Arc::new(State {
-            buffer: Mutex::new(ReplayBuffer::new(rank, incarnation, config.replay_bytes)),
-            published: AtomicU64::new(0),
+            buffer: Mutex::new(buffer),
+            published: AtomicU64::new(1),
             unsent: AtomicU64::new(0),
             beats: AtomicU64::new(0),
             pages: AtomicU64::new(0),
@@ -154,7 +161,7 @@ impl RankPublisher {
             state: Arc::clone(&state),
             config,
         };
-        let task = shared.spawn(speaker.run(waiting, questions));
+        let task = shared.spawn(speaker.run(beginning, waiting, questions));
         Ok(Self { shared, state, outgoing, frame_bytes: config.frame_bytes, _task: task })
     }
 
@@ -217,14 +224,22 @@ struct Speaker {
 }
 
 impl Speaker {
-    async fn run(self, mut waiting: mpsc::Receiver<Outgoing>, questions: async_nats::Subscriber) {
+    async fn run(
+        self,
+        beginning: Bytes,
+        mut waiting: mpsc::Receiver<Outgoing>,
+        questions: async_nats::Subscriber,
+    ) {
         // Two loops that share nothing but the buffer: a broker that takes no batches does not stop answers.
-        tokio::join!(self.speak(&mut waiting), self.answer(questions));
+        tokio::join!(self.speak(beginning, &mut waiting), self.answer(questions));
     }
 
-    async fn speak(&self, waiting: &mut mpsc::Receiver<Outgoing>) {
+    async fn speak(&self, beginning: Bytes, waiting: &mut mpsc::Receiver<Outgoing>) {
         let mut beat = tokio::time::interval(self.config.beat);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Before what waits: it has the lowest number.
+        self.send(beginning).await;
+        beat.reset();
         loop {
             tokio::select! {
                 outgoing = waiting.recv() => match outgoing {
@@ -254,7 +269,7 @@ impl Speaker {
         }
     }
 
-    /// What tells a follower where the stream stands; `None` before the first batch.
+    /// What tells a follower where the stream stands; `None` when all numbers are used.
     fn beat(&self) -> Option<Bytes> {
         let mut buffer = self.state.buffer.lock();
         let newest = buffer.newest()?;

@@ -21,9 +21,11 @@ use crate::streams::fleet;
 
 /// A whole router's worth of state, in the most literal form. Workers say how many ranks they have.
 #[derive(Default)]
-struct Keeper {
-    model: Model,
+pub(crate) struct Keeper {
+    pub(crate) model: Model,
     marks: BTreeMap<WorkerRank, Watermark>,
+    /// What it was told of each rank, in order.
+    pub(crate) told: BTreeMap<WorkerRank, Vec<Standing>>,
 }
 
 impl FollowSink for Keeper {
@@ -42,7 +44,9 @@ impl FollowSink for Keeper {
         self.model.restore(rank, watermark, events);
     }
 
-    fn standing(&mut self, _rank: WorkerRank, _standing: Standing) {}
+    fn standing(&mut self, rank: WorkerRank, standing: Standing) {
+        self.told.entry(rank).or_default().push(standing);
+    }
 }
 
 impl ReplicaSink for Keeper {
@@ -65,15 +69,15 @@ impl ReplicaSink for Keeper {
     }
 }
 
-struct Rig {
-    replica: Replica,
-    keeper: Keeper,
+pub(crate) struct Rig {
+    pub(crate) replica: Replica,
+    pub(crate) keeper: Keeper,
 }
 
 const LEASE: Duration = Duration::from_millis(1200);
 
 impl Rig {
-    fn start(link: &Link, number: u64) -> Self {
+    pub(crate) fn start(link: &Link, number: u64) -> Self {
         let mut config = ReplicaConfig::new(number, DumpFingerprint::default());
         config.registry = registry();
         config.snapshots.wait = Duration::from_millis(300);
@@ -84,7 +88,7 @@ impl Rig {
         Self { replica, keeper: Keeper::default() }
     }
 
-    fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         let mut taken = 1;
         while taken > 0 {
             taken = self.replica.poll(Instant::now(), Duration::from_millis(5), &mut self.keeper).unwrap();
@@ -96,7 +100,7 @@ impl Rig {
     }
 }
 
-fn registry() -> RegistryConfig {
+pub(crate) fn registry() -> RegistryConfig {
     let mut config = RegistryConfig::default();
     config.ttl = Duration::from_secs(2);
     config

@@ -7,6 +7,7 @@ mod faults;
 mod model;
 mod proxy;
 mod server;
+mod silent;
 mod stores;
 mod streams;
 mod summaries;
