@@ -106,6 +106,7 @@ const RULES: &[Rule] = &[
             "bytes",
             "crossbeam-channel",
             "futures-util",
+            "nkeys",
             "parking_lot",
             "tokio",
         ],

@@ -123,6 +123,13 @@ pub enum Credentials {
         /// The password.
         password: String,
     },
+    /// The seed of a user's key (nkey, `SU...`), whose public part the broker knows. The seed itself never leaves this
+    /// process: it signs what the broker asks.
+    Nkey(String),
+    /// A credential file (`.creds`) of decentralised authentication: a JWT that an account of the broker's operator
+    /// gave a user, and the seed of the user's key. It is read whenever a connection is made, so that a new JWT in the
+    /// place of one that expires needs no new start.
+    File(PathBuf),
 }
 
 /// Secrets stay out of logs.
@@ -132,6 +139,8 @@ impl fmt::Debug for Credentials {
             Self::None => f.write_str("None"),
             Self::Token(_) => f.write_str("Token(..)"),
             Self::UserPassword { user, .. } => write!(f, "UserPassword({user:?}, ..)"),
+            Self::Nkey(_) => f.write_str("Nkey(..)"),
+            Self::File(path) => write!(f, "File({path:?})"),
         }
     }
 }
@@ -217,6 +226,7 @@ mod tests {
     fn secrets_are_not_shown() {
         let token = Credentials::Token(String::from("s3cret"));
         let pair = Credentials::UserPassword { user: String::from("u"), password: String::from("s3cret") };
-        assert!(!format!("{token:?}{pair:?}").contains("s3cret"));
+        let seed = Credentials::Nkey(String::from("s3cret"));
+        assert!(!format!("{token:?}{pair:?}{seed:?}").contains("s3cret"));
     }
 }

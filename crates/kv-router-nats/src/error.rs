@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kv_router_transport::{DumpReadError, EncodeError, SequencerConfigError};
@@ -114,7 +115,11 @@ pub enum ConnectError {
         /// How long it was waited for.
         wait: Duration,
     },
-    /// The broker is not there, or does not let us in.
+    /// The credentials cannot be used.
+    Credentials(CredentialsError),
+    /// The broker does not know who we say we are, or wants to know who we are and we did not say.
+    Denied(Cause),
+    /// The broker is not there, or does not take the connection.
     Refused(Cause),
 }
 
@@ -129,8 +134,12 @@ impl fmt::Display for ConnectError {
                     "no answer from the NATS server in {wait:?}: check the address, or raise connect_wait"
                 )
             }
+            Self::Credentials(error) => error.fmt(f),
+            Self::Denied(cause) => {
+                write!(f, "the NATS server does not let us in: {cause}; check the credentials")
+            }
             Self::Refused(cause) => {
-                write!(f, "no connection to the NATS server: {cause}; check its address and the credentials")
+                write!(f, "no connection to the NATS server: {cause}; check its address and the TLS files")
             }
         }
     }
@@ -141,7 +150,8 @@ impl Error for ConnectError {
         match self {
             Self::Config(error) => Some(error),
             Self::Thread(error) => Some(error),
-            Self::Refused(cause) => Some(cause),
+            Self::Credentials(error) => Some(error),
+            Self::Denied(cause) | Self::Refused(cause) => Some(cause),
             Self::Timeout { .. } => None,
         }
     }
@@ -150,6 +160,77 @@ impl Error for ConnectError {
 impl From<ConfigError> for ConnectError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+impl From<CredentialsError> for ConnectError {
+    fn from(error: CredentialsError) -> Self {
+        Self::Credentials(error)
+    }
+}
+
+/// Why credentials cannot be used. Nothing of a secret is in it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CredentialsError {
+    /// [`Credentials::Nkey`](crate::Credentials::Nkey) is not the seed of a user's key.
+    Seed,
+    /// [`Credentials::File`](crate::Credentials::File) is no credential file.
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: FileFault,
+    },
+}
+
+/// What is wrong with a credential file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FileFault {
+    /// It cannot be read.
+    Read(io::Error),
+    /// It is larger than any that was meant.
+    TooLarge {
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// There is no JWT between lines of dashes, or what is there is none.
+    Jwt,
+    /// There is no seed between lines of dashes behind the JWT, or what is there is not the seed of a user's key.
+    Seed,
+}
+
+impl fmt::Display for CredentialsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seed => {
+                f.write_str("credentials: not the seed of a user's nkey: give the line that begins with SU")
+            }
+            Self::File { path, fault } => write!(f, "credentials: {}: {fault}", path.display()),
+        }
+    }
+}
+
+impl Error for CredentialsError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::File { fault: FileFault::Read(error), .. } => Some(error),
+            Self::File { .. } | Self::Seed => None,
+        }
+    }
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot be read: {error}"),
+            Self::TooLarge { limit } => {
+                write!(f, "above {limit} bytes: a credential file has one JWT and one seed")
+            }
+            Self::Jwt => f.write_str("no JWT of a user first: write it anew with nsc"),
+            Self::Seed => f.write_str("no seed of a user's nkey behind the JWT: write it anew with nsc"),
+        }
     }
 }
 

@@ -38,7 +38,7 @@
 //!
 //! | I want to | type |
 //! |---|---|
-//! | connect to the broker | [`Link`], [`LinkConfig`] |
+//! | connect to the broker | [`Link`], [`LinkConfig`], with [`Credentials`] and [`TlsConfig`] |
 //! | feed a whole router: workers, events, other routers, snapshots | [`Replica`], into a [`ReplicaSink`](kv_router_transport::ReplicaSink) |
 //! | publish what happens in an engine's caches | [`RankPublisher`], one a rank and life |
 //! | keep an index equal to the caches of the fleet | [`Follower`], into a [`FollowSink`](kv_router_transport::FollowSink) |
@@ -68,6 +68,7 @@
 //! * At most one [`Replica`] at a time writes snapshots, and never one that knows of no rank.
 //! * A rank whose relay started and published nothing is fresh and holds nothing; what an earlier life of it held is
 //!   forgotten.
+//! * Tokens, passwords and seeds are in no error, counter or `Debug` of ours.
 //! * A closed link ends its thread and all that was made from it: calls say
 //!   [`Closed`](RequestError::Closed) and do not hang.
 //!
@@ -87,6 +88,7 @@ mod duty;
 mod error;
 mod follower;
 mod gossip;
+mod identity;
 mod inbox;
 mod link;
 mod registry;
@@ -100,7 +102,7 @@ mod subject;
 
 pub use config::{Backoff, ClientCertificate, Credentials, FirstConnect, LinkConfig, TlsConfig};
 pub use duty::{DutyCounters, SnapshotSchedule};
-pub use error::{Cause, ConfigError, ConnectError, RequestError};
+pub use error::{Cause, ConfigError, ConnectError, CredentialsError, FileFault, RequestError};
 pub use follower::{Followed, Follower, FollowerConfig, FollowerCounters};
 pub use gossip::{GossipConfig, GossipReceiver, GossipSender, GroupName, Heard, Topic};
 pub use link::{Link, LinkCounters};

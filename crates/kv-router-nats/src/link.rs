@@ -13,8 +13,9 @@ use futures_util::StreamExt;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 
-use crate::config::{Credentials, FirstConnect, LinkConfig};
+use crate::config::{FirstConnect, LinkConfig};
 use crate::error::{Cause, ConnectError, RequestError};
+use crate::identity;
 
 /// Time beyond a deadline that the thread gets to say that it passed.
 const GRACE: Duration = Duration::from_millis(500);
@@ -68,8 +69,8 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration makes no sense, or, under [`FirstConnect::Required`], when the
-    /// broker is not there within `connect_wait`.
+    /// [`ConnectError`] when the configuration makes no sense or the credentials cannot be used, or, under
+    /// [`FirstConnect::Required`], when the broker is not there within `connect_wait` or does not let us in.
     pub fn connect(config: LinkConfig) -> Result<Self, ConnectError> {
         config.validate()?;
         let events = Arc::new(Events {
@@ -81,9 +82,8 @@ impl Link {
         let (connected, connection) = bounded(1);
         let (stop, stopped) = oneshot::channel();
         let (ending, ended) = bounded::<()>(1);
-        let (options, servers, wait) =
-            (options(&config, &events), config.servers.clone(), config.connect_wait);
-        let (mut up, patience) = (events.ups.subscribe(), config.first_connect);
+        let (told, theirs, wait) = (config.clone(), Arc::clone(&events), config.connect_wait);
+        let mut up = events.ups.subscribe();
         let thread = std::thread::Builder::new()
             .name(String::from("kv-router-nats"))
             .spawn(move || {
@@ -93,17 +93,13 @@ impl Link {
                 };
                 let handle = runtime.handle().clone();
                 runtime.block_on(async move {
-                    let addresses: Vec<String> =
-                        servers.split(',').map(|server| server.trim().to_owned()).collect();
-                    let client = match tokio::time::timeout(wait, options.connect(addresses)).await {
+                    let client = match tokio::time::timeout(wait, connect(&told, &theirs)).await {
                         Ok(Ok(client)) => client,
-                        Ok(Err(error)) => {
-                            return drop(connected.send(Err(ConnectError::Refused(Cause::new(error)))));
-                        }
+                        Ok(Err(error)) => return drop(connected.send(Err(error))),
                         Err(_) => return drop(connected.send(Err(ConnectError::Timeout { wait }))),
                     };
                     // Counted before anybody can look, or the first connection would seem to be a second one.
-                    if patience == FirstConnect::Required {
+                    if told.first_connect == FirstConnect::Required {
                         drop(tokio::time::timeout(wait, up.wait_for(|ups| *ups > 0)).await);
                     }
                     if connected.send(Ok((client.clone(), handle))).is_err() {
@@ -245,9 +241,23 @@ impl Drop for Task {
     }
 }
 
-fn options(config: &LinkConfig, events: &Arc<Events>) -> async_nats::ConnectOptions {
+async fn connect(config: &LinkConfig, events: &Arc<Events>) -> Result<async_nats::Client, ConnectError> {
+    let options = options(identity::options(&config.credentials).await?, config, events);
+    let addresses: Vec<String> = config.servers.split(',').map(|server| server.trim().to_owned()).collect();
+    options.connect(addresses).await.map_err(|error| match error.kind() {
+        async_nats::ConnectErrorKind::AuthorizationViolation => ConnectError::Denied(Cause::new(error)),
+        _ => ConnectError::Refused(Cause::new(error)),
+    })
+}
+
+/// All that is not about who we are.
+fn options(
+    ours: async_nats::ConnectOptions,
+    config: &LinkConfig,
+    events: &Arc<Events>,
+) -> async_nats::ConnectOptions {
     let (seen, backoff) = (Arc::clone(events), config.backoff);
-    let mut options = async_nats::ConnectOptions::new()
+    let mut options = ours
         .name("kv-router")
         .connection_timeout(config.connect_wait)
         .request_timeout(Some(config.request_wait))
@@ -272,13 +282,7 @@ fn options(config: &LinkConfig, events: &Arc<Events>) -> async_nats::ConnectOpti
             options = options.add_client_certificate(client.certificate.clone(), client.key.clone());
         }
     }
-    match &config.credentials {
-        Credentials::None => options,
-        Credentials::Token(token) => options.token(token.clone()),
-        Credentials::UserPassword { user, password } => {
-            options.user_and_password(user.clone(), password.clone())
-        }
-    }
+    options
 }
 
 impl Events {

@@ -1,6 +1,8 @@
 //! Who may connect, and how the connection is encrypted.
 #![expect(clippy::unwrap_used, reason = "helpers of tests: what fails here fails the test")]
 
+use std::time::Instant;
+
 use kv_router_nats::{ConnectError, Credentials, Link, LinkConfig, TlsConfig};
 
 use crate::certificates::Authority;
@@ -14,8 +16,18 @@ fn refused(config: LinkConfig) {
     assert!(matches!(refused, ConnectError::Refused(_)), "{refused}");
 }
 
+/// Quickly, too: nobody tries again with the same credentials.
 #[track_caller]
-fn works(config: LinkConfig) {
+#[expect(clippy::disallowed_methods, reason = "a test against a real server needs the real time")]
+pub(crate) fn denied(config: LinkConfig) {
+    let (start, wait) = (Instant::now(), config.connect_wait);
+    let denied = Link::connect(config).unwrap_err();
+    assert!(matches!(denied, ConnectError::Denied(_)), "{denied}");
+    assert!(start.elapsed() < wait, "{:?}", start.elapsed());
+}
+
+#[track_caller]
+pub(crate) fn works(config: LinkConfig) {
     let link = Link::connect(config).unwrap();
     let (mut replica, mut model) = (follower(&link), Model::default());
     let mut engines = fleet(&link, 1, 1);
@@ -32,10 +44,10 @@ fn encrypting(authority: &Authority, more: &[&str]) -> Server {
 #[test]
 fn a_token_is_asked_for() {
     let server = Server::with(&["--auth", "s3cret"]);
-    refused(config(&server.url()));
+    denied(config(&server.url()));
     let mut link = config(&server.url());
     link.credentials = Credentials::Token(String::from("wrong"));
-    refused(link.clone());
+    denied(link.clone());
     link.credentials = Credentials::Token(String::from("s3cret"));
     works(link);
 }
@@ -43,14 +55,14 @@ fn a_token_is_asked_for() {
 #[test]
 fn a_user_and_a_password_are_asked_for() {
     let server = Server::with(&["--user", "router", "--pass", "s3cret"]);
-    refused(config(&server.url()));
+    denied(config(&server.url()));
     let pair = |password: &str| Credentials::UserPassword {
         user: String::from("router"),
         password: password.to_owned(),
     };
     let mut link = config(&server.url());
     link.credentials = pair("wrong");
-    refused(link.clone());
+    denied(link.clone());
     link.credentials = pair("s3cret");
     works(link);
 }

@@ -1,9 +1,11 @@
 //! Everything against a real NATS server, which each test starts for itself.
 
+mod accounts;
 mod certificates;
 mod connections;
 mod duty;
 mod faults;
+mod keys;
 mod model;
 mod proxy;
 mod server;
