@@ -2,10 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests: what fails here fails the test")]
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use nkeys::KeyPair;
 
 use crate::server::folder;
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(1 << 30);
 
 /// A folder for one test's secrets, which goes with it.
 pub(crate) struct Secrets {
@@ -57,7 +61,7 @@ impl Operator {
     pub(crate) fn server(&self, secrets: &Secrets) -> PathBuf {
         let system = self.system.public_key();
         let about = format!(r#""system_account":"{system}","type":"operator""#);
-        let operator = jwt(&self.key, &self.key.public_key(), &about);
+        let operator = jwt(&self.key, &self.key.public_key(), &about, LONG);
         // A server does not start when the account of the system may store anything.
         let stores = r#","mem_storage":-1,"disk_storage":-1,"streams":-1,"consumer":-1"#;
         let accounts = [(system, ""), (self.account.public_key(), stores)].map(|(account, stores)| {
@@ -65,7 +69,7 @@ impl Operator {
                 r#""limits":{{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,
                     "leaf":-1{stores}}},"type":"account""#
             );
-            format!("{account}: {}\n", jwt(&self.key, &account, &limits))
+            format!("{account}: {}\n", jwt(&self.key, &account, &limits, LONG))
         });
         let accounts = accounts.concat();
         let operator = secrets.write("operator.jwt", &operator);
@@ -80,9 +84,14 @@ impl Operator {
 
     /// What the account gives a new user of its own.
     pub(crate) fn user(&self) -> String {
+        self.user_for(LONG)
+    }
+
+    /// The same, but only for a time.
+    pub(crate) fn user_for(&self, time: Duration) -> String {
         let user = KeyPair::new_user();
         let about = r#""subs":-1,"data":-1,"payload":-1,"type":"user""#;
-        let jwt = jwt(&self.account, &user.public_key(), about);
+        let jwt = jwt(&self.account, &user.public_key(), about, time);
         let seed = user.seed().unwrap();
         format!(
             "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
@@ -91,12 +100,14 @@ impl Operator {
     }
 }
 
-/// What `issuer` says of `subject`, signed.
-fn jwt(issuer: &KeyPair, subject: &str, about: &str) -> String {
+/// What `issuer` says of `subject`, signed, and for how long it holds.
+#[expect(clippy::disallowed_methods, reason = "the server goes by the real time")]
+fn jwt(issuer: &KeyPair, subject: &str, about: &str, time: Duration) -> String {
     let head = r#"{"typ":"JWT","alg":"ed25519-nkey"}"#;
+    let end = (SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + time).as_secs();
     let issuer_name = issuer.public_key();
     let claims = format!(
-        r#"{{"jti":"of-a-test","iat":1700000000,"iss":"{issuer_name}","name":"of a test","sub":"{subject}",
+        r#"{{"jti":"of-a-test","iat":1700000000,"exp":{end},"iss":"{issuer_name}","name":"of a test","sub":"{subject}",
             "nats":{{{about},"version":2}}}}"#
     );
     let signed = format!("{}.{}", base64(head.as_bytes()), base64(claims.as_bytes()));

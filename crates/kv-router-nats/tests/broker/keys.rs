@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests: what fails here fails the test")]
 
 use std::path::Path;
+use std::time::Duration;
 
 use kv_router_nats::{
     ConnectError, Credentials, CredentialsError, FileFault, FirstConnect, Link, LinkConfig,
@@ -78,6 +79,26 @@ fn a_file_that_is_none_is_named() {
     assert!(matches!(check(Path::new("/dev/zero")), FileFault::TooLarge { .. }));
     std::fs::remove_file(secrets.write("user.creds", "")).unwrap();
     assert!(matches!(check(&secrets.write("other", "").with_file_name("user.creds")), FileFault::Read(_)));
+}
+
+#[test]
+fn a_user_whose_time_is_over_comes_back_with_the_new_file() {
+    let (secrets, operator) = (Secrets::new(), Operator::new());
+    let server = server(&operator.server(&secrets));
+    let short = operator.user_for(Duration::from_secs(3));
+    let link = Link::connect(with(&server, Credentials::File(secrets.write("user.creds", &short)))).unwrap();
+    // In the second in which it ends, the server lets it in and throws it out.
+    let mut last = link.counters();
+    assert!(until(PATIENCE, || {
+        let now = link.counters();
+        if now.connects > last.connects {
+            last = now;
+        }
+        now.disconnects > 0 && now.errors >= last.errors + 4
+    }));
+    assert!(!link.is_up());
+    secrets.write("user.creds", &operator.user());
+    assert!(until(PATIENCE, || link.is_up() && link.counters().connects == last.connects + 1));
 }
 
 #[test]
