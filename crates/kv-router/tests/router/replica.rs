@@ -83,6 +83,18 @@ fn what_is_forgotten_may_come_again_from_the_start() {
 }
 
 #[test]
+fn a_life_that_only_began_is_known_to_hold_nothing() {
+    let mut rig = Rig::new();
+    rig.replica.apply(rig.store(1, 0));
+    rig.replica.forget(rank(0), ForgetReason::NewIncarnation);
+    rig.replica.apply(rig.batch(2, 0, vec![]));
+    rig.check(0, StreamFreshness::Fresh);
+    assert_eq!(rig.watermark(), Some(Watermark::new(Incarnation::new(2), 0)), "a snapshot has it");
+    rig.replica.apply(rig.store(2, 1));
+    rig.check(BLOCKS, StreamFreshness::Fresh);
+}
+
+#[test]
 fn a_state_takes_the_place_of_what_was_held_and_the_stream_goes_on_behind_it() {
     let mut rig = Rig::new();
     let other: Vec<u32> = (100..164).collect();
