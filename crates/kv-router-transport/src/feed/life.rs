@@ -26,7 +26,9 @@ impl<P> RankFeed<P> {
         self.leave_life();
         self.abandon_unproven(now, out);
         self.is_met = true;
-        (self.last, self.newest) = (Some(last), Some(last.sequence));
+        self.last = Some(last);
+        // Who can be asked proves the life; what comes live may be behind the state. Else numbers are all there is.
+        self.newest = self.config.replay.is_none().then_some(last.sequence);
         let mark = Watermark::new(Incarnation::new(self.life), last.sequence);
         self.sequencer.restored(now, mark, &mut self.actions);
         self.drain(now, out);

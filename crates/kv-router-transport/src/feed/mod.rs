@@ -53,7 +53,7 @@ pub struct RankFeed<P> {
     life: u64,
     /// Whether a connection was announced, a state restored, a batch came, or what was published was asked for.
     is_met: bool,
-    /// The highest sequence that came live in this life.
+    /// The highest sequence that came live in this life; where nobody can be asked, also that of a state restored.
     newest: Option<u64>,
     /// Whether no batch came yet on a connection that nobody can be asked about.
     first_of_connection: bool,

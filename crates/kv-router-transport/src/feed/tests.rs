@@ -490,6 +490,23 @@ fn without_a_source_a_restored_state_goes_on_only_ahead() {
     }
 }
 
+/// The state is of whoever heard a batch before we did.
+#[test]
+fn a_live_stream_that_is_behind_a_restored_state_catches_up_with_it() {
+    let mut world = World::new(0);
+    (0..8).for_each(|_| world.take(Step::Publish));
+    world.applied = (0..).zip(world.batches.iter().cloned()).take(6).collect();
+    let frame = FrameHash::of(&world.batches[5]);
+    world.feed.restored(world.now, 5, frame, &mut world.actions);
+    world.take(Step::Connect);
+    assert_eq!(world.live([3, 4]), 0);
+    world.take(Step::Answer);
+    assert_eq!(world.live([5, 6, 7]), 0, "what the state has is no step back");
+    assert_eq!((world.feed.standing(), world.feed.health().feed.same_life), (Standing::Fresh, 1));
+    assert_eq!(world.applied.last().map(|&(sequence, _)| sequence), Some(7));
+    assert_eq!(world.live([4]), 1, "this is one");
+}
+
 #[test]
 fn batches_of_an_unproven_connection_are_bounded() {
     let mut world = World::new(64);
