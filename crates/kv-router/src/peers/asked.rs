@@ -59,7 +59,10 @@ impl Asked {
     /// Puts back what was not answered.
     pub(super) fn put_back(&mut self, rest: Self) {
         if !rest.names.is_empty() {
-            self.askers.extend(rest.askers);
+            // Who asked first keeps the place; who has none asks again.
+            let late = std::mem::replace(&mut self.askers, rest.askers);
+            let room = self.most_askers.saturating_sub(self.askers.len());
+            self.askers.extend(late.into_iter().take(room));
             rest.names.into_iter().for_each(|names| self.add(names));
         }
     }
@@ -115,8 +118,9 @@ mod tests {
         assert_eq!(asked.recipient(), None);
         assert!(asked.note(three, names(12, 20)));
         asked.put_back(rest);
+        assert!(asked.askers.len() <= 2, "who has no place asks again: {:?}", asked.askers);
         assert_eq!(asked.names, [names(0, 1), names(5, 30)]);
-        (0..600).for_each(|at| assert!(asked.note(three, names(100 + 2 * at, 101 + 2 * at))));
+        (0..600).for_each(|at| assert!(asked.note(two, names(100 + 2 * at, 101 + 2 * at))));
         assert!(asked.names.len() <= MOST_RANGES, "{}", asked.names.len());
         assert_eq!(asked.names.first().map(|names| names.start), Some(BookingName::new(0)));
         assert_eq!(asked.names.last().map(|names| names.end), Some(BookingName::new(1_299)));
