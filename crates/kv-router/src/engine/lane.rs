@@ -105,6 +105,8 @@ pub(super) struct Decoder<'a> {
     pub(super) limits: &'a DecodeLimits,
     /// Which frame is in `wire` now.
     pub(super) ticket: u64,
+    /// The number of the frame in hand, if there is one.
+    pub(super) sequence: Option<u64>,
 }
 
 impl Decoder<'_> {
@@ -136,11 +138,12 @@ impl Stream {
             debug_assert!(false, "a stream of frames has what reads them");
             return (FrameReport::new(self.report(events, None, None)), heard);
         };
-        let mut is_suspect = false;
+        let (in_hand, mut is_suspect, mut is_applied) = (decoder.ticket, false, false);
         for action in actions.drain(..) {
             match action {
                 Action::Apply(Payload::Frame(frame)) => {
                     heard = Heard::News;
+                    is_applied |= frame.ticket == in_hand;
                     if let Some(wire) = decoder.decode(&frame) {
                         let before = (engine.missed(), events.refused());
                         engine.apply(rank, wire, index, &mut events);
@@ -156,6 +159,8 @@ impl Stream {
                     events.record(index.apply(rank.id, &KvEvent::Cleared));
                     forgot = forgot.or(Some(reason));
                 }
+                // Others may be given up to make way for it.
+                Action::Skip { sequence, .. } if decoder.sequence.is_some_and(|own| own != sequence) => {}
                 Action::Skip { reason, .. } => skipped = Some(reason),
                 // An earlier one is no longer open.
                 Action::RequestReplay(request) => self.ask = Some(request),
@@ -167,6 +172,7 @@ impl Stream {
         }
         self.actions = actions;
         self.counters.add(&events);
+        let skipped = skipped.filter(|_| !is_applied);
         let mut report = FrameReport::new(self.report(events, skipped, forgot));
         report.ask = self.ask.take();
         (report, heard)

@@ -184,7 +184,7 @@ impl EngineStream {
     /// counted, and the stream goes on.
     pub fn frame(&mut self, frame: EngineFrame<'_>, now: Instant) -> Result<FrameReport, EngineStreamError> {
         let fault = self.read(frame.payload);
-        let came = Some((frame.incarnation, fault, Some(now)));
+        let came = Some(Came { live: Some(now), ..Came::of(frame, fault) });
         if fault.is_some() && self.has_source {
             return self.drive(came, |order, out| order.tick(now, out));
         }
@@ -205,7 +205,7 @@ impl EngineStream {
     ) -> Result<FrameReport, EngineStreamError> {
         let fault = self.read(frame.payload);
         let (batch, hash) = self.numbered(frame, fault);
-        let came = Some((frame.incarnation, fault, None));
+        let came = Some(Came::of(frame, fault));
         self.drive(came, |order, out| order.replayed(now, id, batch, hash, out))
     }
 
@@ -320,11 +320,10 @@ impl EngineStream {
         (batch, hash)
     }
 
-    /// Puts something into what orders the frames, and does what it says. `came` is of the frame in hand; the time in it is
-    /// that of a live one.
+    /// Puts something into what orders the frames, and does what it says. `came` is of the frame in hand.
     fn drive(
         &mut self,
-        came: Option<(Incarnation, Option<FrameFault>, Option<Instant>)>,
+        came: Option<Came>,
         input: impl FnOnce(&mut Order, &mut Actions),
     ) -> Result<FrameReport, EngineStreamError> {
         let Self { core, rank, owner, lives, limits, wire, tickets, .. } = self;
@@ -336,7 +335,7 @@ impl EngineStream {
             return Err(left);
         };
         let mut fault = None;
-        if let Some((incarnation, found, live)) = came {
+        if let Some(Came { incarnation, fault: found, live, .. }) = came {
             fault = found;
             engine.received(wire, found);
             if let (Some(now), None) = (live, found) {
@@ -350,11 +349,28 @@ impl EngineStream {
         stream.actions.clear();
         let lane = &mut *stream;
         input(&mut lane.order, &mut lane.actions);
-        let mut decoder = Decoder { wire, limits, ticket: *tickets };
+        let sequence = came.map(|came| came.sequence);
+        let mut decoder = Decoder { wire, limits, ticket: *tickets, sequence };
         let (mut report, heard) = stream.run(rank, &mut decoder, &*core.index);
         report.fault = fault;
         report.batch.freshness = settle(core, rank, stream, heard);
         Ok(report)
+    }
+}
+
+/// What has to be known of a frame besides what is in it.
+#[derive(Clone, Copy)]
+struct Came {
+    incarnation: Incarnation,
+    sequence: u64,
+    fault: Option<FrameFault>,
+    /// When, if it came live.
+    live: Option<Instant>,
+}
+
+impl Came {
+    fn of(frame: EngineFrame<'_>, fault: Option<FrameFault>) -> Self {
+        Self { incarnation: frame.incarnation, sequence: frame.sequence, fault, live: None }
     }
 }
 

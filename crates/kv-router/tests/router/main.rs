@@ -14,6 +14,7 @@ mod peers;
 mod predictions;
 mod pulled;
 mod replica;
+mod reports;
 mod routing;
 mod sessions;
 mod snapshots;
