@@ -5,6 +5,7 @@ mod admit;
 mod custom;
 mod doctor;
 mod engines;
+mod followed;
 mod healing;
 mod incarnations;
 mod indexes;
