@@ -143,6 +143,18 @@ fn a_report_of_what_is_there_is_no_copy() {
 }
 
 #[test]
+fn of_two_lists_of_names_an_empty_one_says_nothing() {
+    let mut rig = Rig::new(4);
+    let prompt = tokens(4);
+    rig.store(None, &[1], &prompt, text());
+    // A batch with one removal, in the words of Mooncake: no sequence hashes where the key is no number.
+    let removal =
+        b"\x92\x00\x91\x84\xaaevent_type\xa7removed\xaaseq_hashes\x90\xacblock_hashes\x91\x01\xa6medium\xc0";
+    rig.hear(removal);
+    rig.finds(&Prompt::new(&prompt), 0);
+}
+
+#[test]
 fn each_tier_counts_alone_and_an_unknown_one_is_not_the_device() {
     let mut rig = Rig::new(4);
     let prompt = tokens(4);

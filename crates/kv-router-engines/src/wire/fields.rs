@@ -143,7 +143,8 @@ impl WireBatch {
             Tag::None => return Err(EventFault::NoTag.into()),
             Tag::Loose(kind) | Tag::Strict(kind) => kind.ok_or(EventFault::UnknownTag)?,
         };
-        match sequence_hashes.or(hashes) {
+        // Mooncake has no sequence hashes for a key that is no number.
+        match sequence_hashes.filter(|span| span.length > 0).or(hashes).or(sequence_hashes) {
             Some(span) => event.hashes = span,
             None if event.kind == EventKind::Cleared => {}
             None => return Err(EventFault::NoHashes.into()),
