@@ -97,12 +97,28 @@ impl TrtllmDecoder {
         batch: &mut WireBatch,
     ) -> Result<(), BatchError> {
         match serde_json::from_str::<Event<'_>>(raw.get()) {
-            Ok(event) => self.parsed(&event, limits, batch),
+            Ok(event) => {
+                if self.begins(&event) {
+                    batch.events.push(stamped(RawEvent::new(EventKind::Cleared), &event));
+                }
+                self.parsed(&event, limits, batch)
+            }
             Err(_) => {
                 batch.faults.add(EventFault::NotAnEvent);
                 Ok(())
             }
         }
+    }
+
+    /// Whether the event is of another life of its rank than the one before: its engine started again, perhaps with other
+    /// windows and blocks.
+    fn begins(&mut self, event: &Event<'_>) -> bool {
+        let Some(life) = self.ranks.get_mut(&event.attention_dp_rank) else { return false };
+        let begins = event.event_id.zip(life.last).is_some_and(|(id, last)| id < last);
+        if begins {
+            *life = Life::default();
+        }
+        begins
     }
 
     fn parsed(
@@ -116,15 +132,12 @@ impl TrtllmDecoder {
             return Ok(());
         }
         let life = self.ranks.entry(event.attention_dp_rank).or_default();
-        let (before, window) = (life.window, event.window_size.unwrap_or(0));
-        if event.event_id.zip(life.last).is_some_and(|(id, last)| id < last) {
-            *life = Life::default(); // the engine started again, perhaps with other windows and blocks
-        }
+        let window = event.window_size.unwrap_or(0);
         life.last = event.event_id.or(life.last);
         if window < life.window {
             return Ok(());
         }
-        if before > 0 && window > life.window {
+        if life.window > 0 && window > life.window {
             batch.events.push(stamped(RawEvent::new(EventKind::Cleared), event));
         }
         life.window = window;

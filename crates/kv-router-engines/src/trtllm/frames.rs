@@ -47,6 +47,8 @@ impl TrtllmDecoder {
                 return;
             };
             batch.reset();
+            // The number says it to whoever takes the frame.
+            let _begins = self.begins(&event);
             if let Err(error) = self.parsed(&event, limits, &mut batch) {
                 overflow = overflow.or(Some(error));
                 return;

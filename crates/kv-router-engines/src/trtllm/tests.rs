@@ -127,6 +127,21 @@ fn an_engine_that_started_again_may_have_smaller_windows_and_blocks() {
 }
 
 #[test]
+fn frames_leave_it_to_their_numbers_that_an_engine_started_again() {
+    let event = |id| numbered(id, 2, &stored("null", &[block(11, 0..4)]), 512);
+    let json = format!("[{},{}]", event(9), event(5));
+    let mut seen = Vec::new();
+    let each = |frame: PulledFrame<'_>| {
+        let mut batch = WireBatch::new();
+        batch.decode(frame.payload, &DecodeLimits::default()).unwrap();
+        seen.push((frame.sequence, batch.clears(), batch.events().len()));
+    };
+    TrtllmDecoder::new().frames(json.as_bytes(), &DecodeLimits::default(), each).unwrap();
+    // A clear would say that nothing is missing, and 0 to 4 are.
+    assert_eq!(seen, [(9, false, 1), (5, false, 1)]);
+}
+
+#[test]
 fn a_block_goes_wherever_it_is_and_is_known_then() {
     let mut decoder = TrtllmDecoder::new();
     let mut ingest = Ingest::new(IngestConfig::new(scheme()));
