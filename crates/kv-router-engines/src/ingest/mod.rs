@@ -77,8 +77,6 @@ pub struct Ingest {
     engine_block_size: Option<u32>,
     unfit_block_size: Option<u32>,
     sizes: Sizes,
-    /// Whether something was taken over from a dump that does not say which blocks are parts of one.
-    seeded: bool,
     room: Room,
 }
 
@@ -117,7 +115,6 @@ impl Ingest {
             engine_block_size: None,
             unfit_block_size: None,
             sizes: Sizes::default(),
-            seeded: false,
             room: Room::default(),
         }
     }
@@ -186,7 +183,7 @@ impl Ingest {
     pub fn seed(&mut self, event: &KvEvent) {
         match event {
             KvEvent::Stored { tier, parent, blocks } => {
-                (self.sizes, self.seeded) = (Sizes::Mixed, true);
+                self.sizes = Sizes::Mixed; // a dump does not say which blocks are parts of one
                 let mut parent = parent.map(|name| name.get());
                 for block in blocks {
                     let Some(path) = self.names.path(parent, block.local) else { return };
@@ -247,7 +244,7 @@ impl Ingest {
     fn clear(&mut self) {
         self.names.clear();
         self.parts.clear();
-        (self.sizes, self.seeded) = (Sizes::None, false);
+        self.sizes = Sizes::None;
     }
 
     fn event(&mut self, event: WireEvent<'_>, out: &mut Output<'_>) {
@@ -308,8 +305,8 @@ impl Ingest {
     /// Removes the parts of a block but the last, which has the block's own name.
     fn remove_parts(&mut self, name: u64, parts: u16, tier: Tier, out: &mut Output<'_>) {
         // What was seeded has none, as far as is known: those that have a name derived from this one are its.
-        let (others, known) =
-            if parts == 1 && self.seeded { (u16::MAX - 1, false) } else { (parts - 1, true) };
+        let known = parts > 1 || self.sizes != Sizes::Mixed;
+        let others = if known { parts.saturating_sub(1) } else { u16::MAX - 1 };
         for part in 0..others {
             let part = part_name(name, part, u16::MAX);
             if self.names.remove_all(part, tier) {
