@@ -87,7 +87,9 @@ pub struct GossipSender {
     shared: Arc<Shared>,
     outgoing: mpsc::Sender<(String, Vec<u8>)>,
     most_bytes: usize,
-    lost: Arc<AtomicU64>,
+    full: AtomicU64,
+    sent: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
     _task: Task,
 }
 
@@ -101,16 +103,19 @@ impl GossipSender {
         check_count("most_bytes", config.most_bytes)?;
         let shared = Arc::clone(link.shared());
         let (outgoing, mut waiting) = mpsc::channel::<(String, Vec<u8>)>(shared.config.outgoing_messages);
-        let (client, lost) = (shared.client.clone(), Arc::new(AtomicU64::new(0)));
-        let counted = Arc::clone(&lost);
+        let (client, [sent, refused]) =
+            (shared.client.clone(), [(); 2].map(|()| Arc::new(AtomicU64::new(0))));
+        let counters = [&sent, &refused].map(Arc::clone);
         let task = shared.spawn(async move {
+            let [sent, refused] = counters;
             while let Some((subject, bytes)) = waiting.recv().await {
-                if client.publish(subject, bytes.into()).await.is_err() {
-                    counted.fetch_add(1, Ordering::Relaxed);
-                }
+                let outcome = client.publish(subject, bytes.into()).await;
+                let counter = if outcome.is_ok() { &sent } else { &refused };
+                counter.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Ok(Self { shared, outgoing, most_bytes: config.most_bytes, lost, _task: task })
+        let (most_bytes, full) = (config.most_bytes, AtomicU64::new(0));
+        Ok(Self { shared, outgoing, most_bytes, full, sent, refused, _task: task })
     }
 
     /// Says something, without waiting.
@@ -129,7 +134,7 @@ impl GossipSender {
         }
         self.outgoing.try_send((topic.subject(&self.shared), bytes)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
-                self.lost.fetch_add(1, Ordering::Relaxed);
+                self.full.fetch_add(1, Ordering::Relaxed);
                 RequestError::Full
             }
             mpsc::error::TrySendError::Closed(_) => RequestError::Closed,
@@ -138,7 +143,17 @@ impl GossipSender {
 
     /// Messages that were not sent: too much waited, or the client refused.
     pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.full.load(Ordering::Relaxed) + self.refused()
+    }
+
+    /// Messages that the client took.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Messages that the client refused after they were queued: larger than the server takes, as a rule.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 

@@ -52,7 +52,7 @@ pub struct ReplicaLinkCounters {
     pub leaves: u64,
     /// Messages sent to other routers.
     pub told: u64,
-    /// Messages to other routers that were not sent: too large, or too much waited.
+    /// Messages to other routers that were not sent: too large, also for the server, or too much waited.
     pub untold: u64,
     /// Messages of routers that came in, this one's own included.
     pub heard: u64,
@@ -156,6 +156,8 @@ impl Replica {
     /// What happened so far.
     pub fn counters(&self) -> ReplicaLinkCounters {
         ReplicaLinkCounters {
+            told: self.sender.sent(),
+            untold: self.counters.untold + self.sender.refused(),
             unheard: self.receivers.iter().map(GossipReceiver::dropped).sum(),
             follower: self.follower.counters(),
             duty: self.duty.as_ref().map(SnapshotDuty::counters).unwrap_or_default(),
@@ -208,10 +210,7 @@ impl Replica {
                 Audience::Replica(replica) => Topic::Peer(replica),
             };
             // A message that is lost here is as one that is lost on the way: peers bear that.
-            match sender.send(&topic, bytes) {
-                Ok(()) => counters.told += 1,
-                Err(_) => counters.untold += 1,
-            }
+            counters.untold += u64::from(sender.send(&topic, bytes).is_err());
         });
     }
 }

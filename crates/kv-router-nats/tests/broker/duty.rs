@@ -16,7 +16,7 @@ use kv_router_transport::{
 use kv_router_types::{KvEvent, WorkerId, WorkerRank};
 
 use crate::model::{Engine, Model, PATIENCE, link, truth, until};
-use crate::server::Server;
+use crate::server::{Server, folder};
 use crate::streams::fleet;
 
 /// A whole router's worth of state, in the most literal form. Workers say how many ranks they have.
@@ -26,6 +26,8 @@ pub(crate) struct Keeper {
     marks: BTreeMap<WorkerRank, Watermark>,
     /// What it was told of each rank, in order.
     pub(crate) told: BTreeMap<WorkerRank, Vec<Standing>>,
+    /// A message to everyone, told once.
+    news: Option<Vec<u8>>,
 }
 
 impl FollowSink for Keeper {
@@ -59,6 +61,9 @@ impl ReplicaSink for Keeper {
     fn tell_peers(&mut self, tell: &mut dyn FnMut(Audience, Vec<u8>)) {
         tell(Audience::Everyone, vec![1]);
         tell(Audience::Replica(2), vec![2]);
+        if let Some(news) = self.news.take() {
+            tell(Audience::Everyone, news);
+        }
     }
 
     fn hear_peer(&mut self, _message: &[u8]) {}
@@ -148,6 +153,25 @@ fn one_replica_writes_and_when_it_is_gone_another_does() {
         fresh.keeper.model.equals(&truth(&engines))
     }));
     assert_eq!(fresh.replica.counters().follower.restored, 2);
+}
+
+#[test]
+fn what_the_server_takes_from_nobody_is_not_told() {
+    let file = folder("conf").join("server.conf");
+    std::fs::write(&file, "max_payload: 16384\n").unwrap();
+    let server = Server::with(&["--config", &file.to_string_lossy()]);
+    let link = link(&server.url());
+    let mut rig = Rig::start(&link, 1);
+    rig.keeper.news = Some(vec![7; 20_000]);
+    assert!(until(PATIENCE, || {
+        rig.poll();
+        rig.replica.counters().untold > 0
+    }));
+    assert!(
+        until(PATIENCE, || rig.replica.counters().told.is_multiple_of(2)),
+        "each time two, and not the third"
+    );
+    assert_eq!(rig.replica.counters().untold, 1);
 }
 
 #[test]
