@@ -37,6 +37,7 @@ impl ReplayBuffer {
         let (from, incarnation, sequence) = (self.from, self.incarnation, self.next);
         let mut frame = Vec::new();
         BatchCodec::default().encode(&EventBatch { from, incarnation, sequence, events }, &mut frame)?;
+        frame.shrink_to_fit(); // it may be kept for long
         let frame = Bytes::from(frame);
         self.next += 1;
         self.bytes += ENTRY_BYTES + frame.len();
@@ -112,6 +113,18 @@ mod tests {
         check(&buffer, 4, 1, 5, 1, &[1]);
         check(&buffer, 3, 5, 5, 1 << 20, &[0, 1, 2, 3, 4, 5]);
         check(&buffer, 4, u64::MAX, u64::MAX, 1 << 20, &[]);
+    }
+
+    #[test]
+    fn a_frame_takes_no_more_memory_than_is_counted() {
+        let mut buffer = buffer(0, usize::MAX);
+        for count in [0, 1, 5, 300] {
+            buffer.push(vec![KvEvent::Cleared; count]).unwrap();
+            let frame = buffer.frames.pop_back().unwrap();
+            let bytes = frame.len();
+            let memory = frame.try_into_mut().unwrap().capacity();
+            assert!(memory <= bytes + ENTRY_BYTES, "{memory} for {bytes}");
+        }
     }
 
     #[test]
