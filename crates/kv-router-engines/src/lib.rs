@@ -61,6 +61,9 @@
 //! * A salt stands at the first block of a chain alone, and counts for all of it.
 //! * Of several cache groups that keep every block, the first is indexed: never the sum of them.
 //!
+//! SGLang before 0.5.6 names a page by its own tokens alone, and 0.5.3 mostly without the page before it: what such an
+//! engine says is taken at its word, and pages from the middle of prompts stand as first ones. Use a later one.
+//!
 //! What this crate does not do: no sockets, no clock, no parking of stores whose parent is unknown, no scoring of
 //! windowed or recurrent cache groups, whose blocks it passes over.
 //!
