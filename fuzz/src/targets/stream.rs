@@ -48,6 +48,7 @@ struct Play {
     time: Hours,
     stream: EngineStream,
     honest: bool,
+    has_source: bool,
     /// What is asked, or was.
     asked: Vec<ReplayRequest>,
     fed: u64,
@@ -63,7 +64,8 @@ impl Play {
         let engine = if kind & 2 == 0 { EngineKind::Vllm } else { EngineKind::Sglang };
         let mut config = EngineStreamConfig::new(rank(), engine);
         config.feed.held = HELD;
-        if kind & 4 == 4 {
+        let has_source = kind & 4 == 0;
+        if !has_source {
             config = config.without_replay();
         }
         // Only numbered lives can be told apart whatever comes: an engine that is new may have got as far as the old one.
@@ -74,7 +76,7 @@ impl Play {
             Ok(stream) => stream,
             Err(error) => panic!("{error}"),
         };
-        Self { router, time, stream, honest, asked: Vec::new(), fed: 0 }
+        Self { router, time, stream, honest, has_source, asked: Vec::new(), fed: 0 }
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
@@ -85,7 +87,11 @@ impl Play {
                 let payload = self.payload(choices, life, sequence);
                 self.fed += 1;
                 let frame = EngineFrame { incarnation: Incarnation::new(life), sequence, payload: &payload };
-                self.stream.frame(frame, now)
+                let report = self.stream.frame(frame, now);
+                let is_unreadable = report.as_ref().is_ok_and(|report| report.fault.is_some());
+                // Taken for lost where it can be asked for again: its number is of no use.
+                self.fed -= u64::from(self.has_source && is_unreadable);
+                report
             }
             7..=9 => {
                 let Some(asked) = self.pick(choices) else { return };
@@ -177,7 +183,8 @@ impl Play {
             + counters.stale
             + counters.abandoned
             + counters.unasked
-            + counters.reserved;
+            + counters.reserved
+            + status.lives.map_or(0, |lives| lives.proofs);
         // A frame that waits is counted when its wait ends; one of a life before the worker's is not counted here.
         assert!(
             ended <= self.fed && self.fed - ended <= 2 * HELD as u64,
