@@ -258,6 +258,9 @@ pub enum RequestError {
     },
     /// What waits to be sent is at its limit: try later, or leave it.
     Full,
+    /// The entry of this worker is no longer the one announced here: another process announced the worker, or it
+    /// expired. It was left as it is.
+    Superseded,
     /// A batch cannot be encoded.
     Encode(EncodeError),
     /// The numbers of this life are used up.
@@ -282,6 +285,9 @@ impl fmt::Display for RequestError {
                 )
             }
             Self::Full => f.write_str("too much waits to be sent: try later, or leave it"),
+            Self::Superseded => f.write_str(
+                "another process announced this worker meanwhile, or its entry expired: nothing to do",
+            ),
             Self::Encode(error) => error.fmt(f),
             Self::Exhausted => f.write_str("all sequence numbers are used: begin a new incarnation"),
             Self::Dump(error) => error.fmt(f),

@@ -245,8 +245,12 @@ impl Follower {
                     None => self.counters.failed_snapshots += 1,
                 }
                 let fleet = fleet.unwrap_or_default();
-                for (rank, id) in waiting {
-                    self.restore(now, rank, id, &fleet, sink);
+                for (rank, birth, id) in waiting {
+                    let Some(mut lane) = self.ranks.remove(&rank) else { continue };
+                    if lane.birth == birth {
+                        self.restore(now, rank, id, &fleet, &mut lane, sink);
+                    }
+                    self.put_back(rank, lane, sink);
                 }
             }
         }
@@ -293,9 +297,9 @@ impl Follower {
         rank: WorkerRank,
         id: RecoveryId,
         fleet: &Fleet,
+        lane: &mut Lane,
         sink: &mut dyn FollowSink,
     ) {
-        let Some(mut lane) = self.ranks.remove(&rank) else { return };
         // One that comes too late would put an old state in the place of a newer one.
         if lane.sequencer.recovers_by_snapshot() {
             match fleet.ranks.get(&rank) {
@@ -307,7 +311,6 @@ impl Follower {
                 None => lane.sequencer.snapshot_failed(now, id, &mut self.actions),
             }
         }
-        self.put_back(rank, lane, sink);
     }
 
     /// A lane for a new rank, unless there are too many. One that retired makes room: what is still under way from it is
@@ -337,7 +340,9 @@ impl Follower {
                 Action::Apply(batch) => sink.apply(batch),
                 Action::Forget(reason) => sink.forget(rank, reason),
                 Action::RequestReplay(request) => self.sources.ask(rank, lane.birth, request),
-                Action::RequestSnapshot(request) => self.sources.load(&self.store, rank, request.id),
+                Action::RequestSnapshot(request) => {
+                    self.sources.load(&self.store, rank, lane.birth, request.id)
+                }
                 // Counted by the machine.
                 Action::Skip { .. } => {}
             }

@@ -15,8 +15,8 @@ use crate::link::Shared;
 use crate::replay::{Ask, Page};
 use crate::snapshots::SnapshotStore;
 
-/// Ranks that wait for a snapshot, each with the request of its machine.
-pub(super) type Waiting = Vec<(WorkerRank, RecoveryId)>;
+/// Ranks that wait for a snapshot, each with the birth of its lane and the request of its machine.
+pub(super) type Waiting = Vec<(WorkerRank, u64, RecoveryId)>;
 
 /// What came of a question.
 pub(super) enum Answer {
@@ -87,12 +87,12 @@ impl Sources {
     }
 
     /// Loads the snapshot, once for all that wait for it at a time.
-    pub(super) fn load(&self, store: &SnapshotStore, rank: WorkerRank, id: RecoveryId) {
+    pub(super) fn load(&self, store: &SnapshotStore, rank: WorkerRank, birth: u64, id: RecoveryId) {
         let mut loading = self.waiting.lock();
         if let Some(waiting) = loading.as_mut() {
-            return waiting.push((rank, id));
+            return waiting.push((rank, birth, id));
         }
-        *loading = Some(vec![(rank, id)]);
+        *loading = Some(vec![(rank, birth, id)]);
         drop(loading);
         let (store, answers, waiting) = (store.clone(), self.answers.clone(), Arc::clone(&self.waiting));
         let (name, wait): (SnapshotName, _) =

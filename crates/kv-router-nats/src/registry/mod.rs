@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::kv::{Operation, Store};
+use async_nats::jetstream::kv::{Operation, Store, UpdateErrorKind};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use futures_util::StreamExt;
 use kv_router_types::WorkerId;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 pub use self::liveness::WorkerEvent;
 use self::liveness::{Connection, Liveness};
@@ -86,13 +86,14 @@ impl Registry {
         if found > limit {
             return Err(RequestError::TooLarge { found, limit });
         }
-        let (key, about) = (worker.get().to_string(), Bytes::from(about));
-        let (registry, first_key, first) = (self.clone(), key.clone(), about.clone());
-        self.shared
-            .call(self.shared.config.request_wait, async move { registry.put(&first_key, first).await })?;
-        let (registry, renewed_key) = (self.clone(), key.clone());
-        let task = self.shared.spawn(async move { registry.renew(&renewed_key, about).await });
-        Ok(Announcement { registry: self.clone(), key, task: Some(task) })
+        let entry =
+            Announced { registry: self.clone(), key: worker.get().to_string(), about: Bytes::from(about) };
+        let first = entry.clone();
+        let wait = self.shared.config.request_wait;
+        let revision = self.shared.call(wait, async move { first.put().await })?;
+        let (leave, leaving) = oneshot::channel();
+        let task = self.shared.spawn(entry.renew(revision, leaving));
+        Ok(Announcement { shared: Arc::clone(&self.shared), worker, leave, _task: task })
     }
 
     /// Watches who comes and goes.
@@ -113,30 +114,6 @@ impl Registry {
     async fn bucket(&self) -> Result<Store, RequestError> {
         let RegistryConfig { ttl, about_bytes: entry_bytes, replicas, .. } = self.config;
         key_value(&self.shared, KeyValueBucket { word: "workers", ttl, entry_bytes, replicas }).await
-    }
-
-    async fn put(&self, key: &str, about: Bytes) -> Result<(), RequestError> {
-        let bucket = self.bucket().await?;
-        bucket.put(key, about).await.map_err(|e| RequestError::Broker(Cause::new(e)))?;
-        Ok(())
-    }
-
-    /// Renews an entry for ever, at once when the connection came back: the store may have lost it.
-    async fn renew(&self, key: &str, about: Bytes) {
-        let mut ups = self.shared.ups();
-        ups.mark_unchanged();
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(self.config.ttl / 3) => {}
-                changed = ups.changed() => if changed.is_err() { return },
-            }
-            while !matches!(
-                tokio::time::timeout(self.config.ttl / 3, self.put(key, about.clone())).await,
-                Ok(Ok(()))
-            ) {
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
     }
 
     /// Passes on every entry, for ever. From the start again when the connection came back, because what happened
@@ -197,32 +174,90 @@ struct Entry {
     about: Option<Vec<u8>>,
 }
 
-/// A worker is there as long as this is. Dropped, it is no longer renewed, and expires.
-pub struct Announcement {
+/// What is put into the store again and again.
+#[derive(Clone)]
+struct Announced {
     registry: Registry,
     key: String,
-    task: Option<Task>,
+    about: Bytes,
+}
+
+impl Announced {
+    /// Returns the revision that it got.
+    async fn put(&self) -> Result<u64, RequestError> {
+        let bucket = self.registry.bucket().await?;
+        bucket.put(&self.key, self.about.clone()).await.map_err(|e| RequestError::Broker(Cause::new(e)))
+    }
+
+    /// Renews the entry until it is to leave, at once when the connection came back: the store may have lost it. Nobody
+    /// else writes it, so what is deleted in the end is what was written last.
+    async fn renew(self, mut revision: u64, mut leaving: oneshot::Receiver<Left>) {
+        let ttl = self.registry.config.ttl;
+        let mut ups = self.registry.shared.ups();
+        ups.mark_unchanged();
+        let left = loop {
+            tokio::select! {
+                left = &mut leaving => break left,
+                () = tokio::time::sleep(ttl / 3) => {}
+                changed = ups.changed() => if changed.is_err() { return },
+            }
+            // Not broken off by whoever leaves: the revision would be unknown.
+            revision = loop {
+                match tokio::time::timeout(ttl / 3, self.put()).await {
+                    Ok(Ok(revision)) => break revision,
+                    _ => tokio::time::sleep(PAUSE).await,
+                }
+            };
+        };
+        if let Ok(left) = left {
+            drop(left.send(self.delete(revision).await));
+        }
+    }
+
+    /// Deletes the entry, if it is still of this revision: a worker that starts anew is announced by its next process
+    /// while the one before still says good-bye.
+    async fn delete(&self, revision: u64) -> Result<(), RequestError> {
+        let bucket = self.registry.bucket().await?;
+        let deleted = bucket.delete_expect_revision(&self.key, Some(revision)).await;
+        deleted.map_err(|error| match error.kind() {
+            UpdateErrorKind::WrongLastRevision => RequestError::Superseded,
+            _ => RequestError::Broker(Cause::new(error)),
+        })
+    }
+}
+
+/// Who waits to hear that an entry is gone.
+type Left = oneshot::Sender<Result<(), RequestError>>;
+
+/// A worker is there as long as this is. Dropped, it is no longer renewed, and expires.
+pub struct Announcement {
+    shared: Arc<Shared>,
+    worker: WorkerId,
+    leave: oneshot::Sender<Left>,
+    _task: Task,
 }
 
 impl Announcement {
-    /// Takes leave: routers learn at once that the worker goes.
+    /// Takes leave: routers learn at once that the worker goes. The entry of a process that announced the same worker
+    /// later stays.
     ///
     /// # Errors
     ///
     /// [`RequestError`] when the store does not know of it in time; the worker then expires.
-    pub fn leave(mut self) -> Result<(), RequestError> {
-        drop(self.task.take());
-        let (registry, key) = (self.registry.clone(), self.key.clone());
-        self.registry.shared.call(self.registry.shared.config.request_wait, async move {
-            let bucket = registry.bucket().await?;
-            bucket.delete(key).await.map_err(|e| RequestError::Broker(Cause::new(e)))
+    /// [`RequestError::Superseded`] when the entry is another one by now.
+    pub fn leave(self) -> Result<(), RequestError> {
+        let Self { shared, leave, _task, .. } = self;
+        shared.call(shared.config.request_wait, async move {
+            let (done, left) = oneshot::channel();
+            drop(leave.send(done));
+            left.await.unwrap_or(Err(RequestError::Closed))
         })
     }
 }
 
 impl fmt::Debug for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Announcement").field("worker", &self.key).finish_non_exhaustive()
+        f.debug_struct("Announcement").field("worker", &self.worker).finish_non_exhaustive()
     }
 }
 

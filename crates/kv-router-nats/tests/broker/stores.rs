@@ -143,7 +143,10 @@ fn workers_join_change_leave_and_expire() {
     drop(first);
     let first = registry.announce(a, b"A".to_vec()).unwrap();
     assert_eq!(news(&mut watch), [WorkerEvent::Changed { worker: a, about: b"A".to_vec() }]);
-    first.leave().unwrap();
+    // A process that goes last does not take the entry of the one that replaced it.
+    let replacing = registry.announce(a, b"A".to_vec()).unwrap();
+    assert!(matches!(first.leave(), Err(RequestError::Superseded)));
+    replacing.leave().unwrap();
     assert_eq!(news(&mut watch), [WorkerEvent::Left { worker: a }]);
     // Renewed well beyond its time to live.
     let mut events = vec![];
