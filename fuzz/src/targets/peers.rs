@@ -16,7 +16,7 @@ use crate::input::{Choices, framed};
 use crate::memory::within;
 use crate::{seal, seeds};
 
-const LIMITS: PeerLimits = PeerLimits { max_bytes: 8 << 10, max_records: 64 };
+const LIMITS: PeerLimits = PeerLimits { max_bytes: 8 << 10, max_records: 1_024 };
 
 /// One message, as it is and with its checksum put right. What is read is written as it was, to the byte.
 pub(super) fn message(bytes: &[u8]) {

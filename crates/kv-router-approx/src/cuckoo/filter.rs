@@ -183,6 +183,11 @@ impl CuckooFilter {
         true
     }
 
+    /// How often this tag is held.
+    pub(super) fn copies(&self, tag: Tag) -> u64 {
+        u64::from(self.holds(tag)) + self.extra.get(&tag).copied().unwrap_or(0)
+    }
+
     fn distinct(&self) -> usize {
         self.table.occupied() + self.stash.len()
     }

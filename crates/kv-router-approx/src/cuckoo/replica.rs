@@ -4,12 +4,14 @@ use std::error::Error;
 use std::fmt;
 
 use kv_router_types::SequenceHash;
+use rustc_hash::FxHashMap;
 
 use super::delta::{Change, SummaryDelta, SummaryEpoch, SummaryPosition, SummaryVersion};
 use super::filter::{CuckooFilter, FilterFull};
 use super::frame;
 use super::snapshot::{self, SnapshotError};
 use super::summary::PrefixSummary;
+use super::tag::Tag;
 
 const MAGIC: [u8; 4] = *b"KVCS";
 
@@ -93,10 +95,27 @@ impl CuckooReplica {
             self.filter = fresh;
             return Ok(());
         }
-        for (index, &change) in changes.iter().enumerate() {
-            if let Err(error) = apply_one(&mut self.filter, change) {
-                changes[..index].iter().rev().for_each(|&change| undo_one(&mut self.filter, change));
-                return Err(error);
+        self.check(changes)?;
+        changes.iter().try_for_each(|&change| apply_one(&mut self.filter, change))
+    }
+
+    /// Whether all of these changes can be applied, one after the other; there is no clear among them. Taking back what
+    /// was applied would not do: an entry may come back into another slot, and the replica must stay equal to the byte.
+    fn check(&self, changes: &[Change]) -> Result<(), DeltaError> {
+        let mut held: FxHashMap<Tag, u64> = FxHashMap::default();
+        let mut entries = self.filter.len();
+        for &change in changes {
+            let (Change::Inserted(tag) | Change::Removed(tag)) = change else { continue };
+            let copies = held.entry(tag).or_insert_with(|| self.filter.copies(tag));
+            let is_insert = matches!(change, Change::Inserted(_));
+            if is_insert && entries >= self.filter.limit() {
+                return Err(DeltaError::Full(FilterFull { limit: self.filter.limit() }));
+            } else if is_insert {
+                (*copies, entries) = (*copies + 1, entries + 1);
+            } else if *copies == 0 {
+                return Err(DeltaError::Diverged);
+            } else {
+                (*copies, entries) = (*copies - 1, entries - 1);
             }
         }
         Ok(())
@@ -113,16 +132,6 @@ fn apply_one(filter: &mut CuckooFilter, change: Change) -> Result<(), DeltaError
             Ok(())
         }
     }
-}
-
-/// Takes back a change that was just applied; a clear never comes here.
-fn undo_one(filter: &mut CuckooFilter, change: Change) {
-    let undone = match change {
-        Change::Inserted(tag) => filter.remove_tag(tag),
-        Change::Removed(tag) => filter.insert_tag(tag).is_ok(),
-        Change::Cleared => false,
-    };
-    debug_assert!(undone, "what was inserted can be removed, and there is room for what was removed");
 }
 
 impl PrefixSummary for CuckooReplica {

@@ -31,7 +31,8 @@ pub struct PeerLimits {
     /// Bytes, header included. Default 1 MiB. Give it at least the largest
     /// [`JournalConfig::max_message_bytes`](crate::JournalConfig::max_message_bytes) of any router: none sends more.
     pub max_bytes: usize,
-    /// Changes, bookings or sessions. Default 262,144.
+    /// Changes, bookings or sessions. Default 262,144. Give it a ninth of the bytes at least: the smallest change takes
+    /// nine, and routers fill their messages by bytes.
     pub max_records: usize,
 }
 
