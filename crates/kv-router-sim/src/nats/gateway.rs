@@ -23,7 +23,6 @@ pub(super) struct Gateway {
     /// Requests under way: dropping one releases its load.
     requests: Vec<Decision>,
     random: SeededRandom,
-    routed: u64,
 }
 
 /// What there has to be in a router.
@@ -50,7 +49,7 @@ impl Gateway {
         config.follower.fingerprint = sink.fingerprint();
         let random = SeededRandom::new(config.replica ^ life << 32);
         let replica = Replica::start(link, config, now)?;
-        Ok(Self { replica, sink, requests: Vec::new(), random, routed: 0 })
+        Ok(Self { replica, sink, requests: Vec::new(), random })
     }
 
     /// Does what there is to do.
@@ -63,18 +62,18 @@ impl Gateway {
         Ok(())
     }
 
-    /// Places a request, or ends the oldest.
-    pub(super) fn serve(&mut self) {
+    /// Places a request, and ends the oldest. Whether there was a place.
+    pub(super) fn serve(&mut self) -> bool {
         if self.requests.len() >= REQUESTS {
             drop(self.requests.swap_remove(0));
         }
         let first = self.random.below(50) as u32;
         let tokens: Vec<u32> = (0..256).map(|token| token ^ first << 16).collect();
         // While nobody has joined there is nowhere to go.
-        if let Ok(decision) = self.sink.router().route(&RouteRequest::from_tokens(&tokens)) {
-            self.requests.push(decision);
-            self.routed += 1;
-        }
+        let decision = self.sink.router().route(&RouteRequest::from_tokens(&tokens));
+        let is_placed = decision.is_ok();
+        self.requests.extend(decision);
+        is_placed
     }
 
     /// Ends all requests.
@@ -104,11 +103,6 @@ impl Gateway {
 
     pub(super) fn counters(&self) -> ReplicaLinkCounters {
         self.replica.counters()
-    }
-
-    /// Requests placed.
-    pub(super) fn routed(&self) -> u64 {
-        self.routed
     }
 
     /// What is not as it should be, for whoever reads that it is not.

@@ -176,14 +176,12 @@ impl Rig {
         Ok(())
     }
 
-    /// Takes turns until every worker that is to be there is, then has each do something: an engine that never said
-    /// anything is not known to be empty.
+    /// Takes turns until every worker that is to be there is.
     pub(super) fn settle(&mut self) -> Result<(), NatsRunError> {
         self.until("starting all workers", |rig| {
             let link = &rig.worker_link;
             rig.workers.iter_mut().all(|worker| worker.settle(link))
-        })?;
-        self.steps(1)
+        })
     }
 
     /// What there has to be in every router.
