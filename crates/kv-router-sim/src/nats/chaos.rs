@@ -86,7 +86,7 @@ impl NatsFault {
 pub struct NatsChaosReport {
     /// What went wrong, how often.
     pub faults: BTreeMap<NatsFault, u64>,
-    /// Requests that the last lives of the routers placed.
+    /// Requests placed, by routers that started again too.
     pub routed: u64,
     /// How it ended.
     pub end: Exactness,
