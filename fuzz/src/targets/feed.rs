@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use kv_router_transport::{
-    Action, Backoff, FeedConfig, FrameHash, Incarnation, Numbered, RankFeed, RecoveryId, ReplayFault,
-    ReplayRequest, ReplayWaits, Standing,
+    Action, Backoff, FeedConfig, FeedCounters, FrameHash, Incarnation, Numbered, RankFeed, RecoveryId,
+    ReplayFault, ReplayRequest, ReplayWaits, SequencerCounters, Standing,
 };
 
 use crate::input::Choices;
@@ -147,14 +147,7 @@ impl Play {
         if let Some(mark) = self.feed.watermark() {
             assert_eq!(Some(mark.sequence), self.last, "{:?}", self.feed);
         }
-        let counters = health.sequencer;
-        let ended = counters.applied
-            + counters.duplicates
-            + counters.stale
-            + counters.abandoned
-            + counters.unasked
-            + counters.reserved
-            + health.feed.proofs;
+        let ended = ended(health.sequencer, health.feed);
         assert_eq!(ended + health.held as u64, self.fed, "batches that nobody saw again: {health:?}");
     }
 
@@ -171,6 +164,12 @@ impl Play {
         }
         panic!("it recovers for ever: {:?}", self.feed);
     }
+}
+
+/// Batches that need not be looked after any more.
+pub(super) fn ended(sequencer: SequencerCounters, feed: FeedCounters) -> u64 {
+    let SequencerCounters { applied, duplicates, stale, abandoned, unasked, reserved, .. } = sequencer;
+    applied + duplicates + stale + abandoned + unasked + reserved + feed.proofs
 }
 
 fn pick(asked: &[ReplayRequest], choices: &mut Choices<'_>) -> RecoveryId {

@@ -12,6 +12,7 @@ use kv_router_index::ApplyEvents;
 use kv_router_index::oracle::Oracle;
 use kv_router_transport::{DumpReader, DumpRecord, Watermark};
 
+use super::feed::ended;
 use super::fleet::{BLOCK, Hours, blocks, held, router};
 use crate::input::{Choices, framed};
 use crate::seeds;
@@ -177,14 +178,7 @@ impl Play {
             self.stream.next_deadline().is_some() || status.freshness != StreamFreshness::Recovering,
             "a wait without an end: {status:?}"
         );
-        let counters = status.stream;
-        let ended = counters.applied
-            + counters.duplicates
-            + counters.stale
-            + counters.abandoned
-            + counters.unasked
-            + counters.reserved
-            + status.lives.map_or(0, |lives| lives.proofs);
+        let ended = ended(status.stream, status.lives.unwrap_or_default());
         // A frame that waits is counted when its wait ends; one of a life before the worker's is not counted here.
         assert!(
             ended <= self.fed && self.fed - ended <= 2 * HELD as u64,
