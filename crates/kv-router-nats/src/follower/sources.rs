@@ -97,9 +97,19 @@ impl Sources {
         let (store, answers, waiting) = (store.clone(), self.answers.clone(), Arc::clone(&self.waiting));
         let (name, wait): (SnapshotName, _) =
             (self.config.name.clone(), self.config.snapshot.unwrap_or_default());
+        let mut ups = self.shared.ups();
         self.shared.run(async move {
-            let loaded = tokio::time::timeout(wait, store.fetch(&name)).await;
-            let bytes = loaded.ok().and_then(Result::ok).flatten();
+            let loading = async {
+                loop {
+                    ups.mark_unchanged();
+                    tokio::select! {
+                        loaded = store.fetch(&name) => return loaded.ok().flatten(),
+                        // What was under way over the connection before may never come.
+                        changed = ups.changed() => if changed.is_err() { return None },
+                    }
+                }
+            };
+            let bytes = tokio::time::timeout(wait, loading).await.ok().flatten();
             let waiting = waiting.lock().take().unwrap_or_default();
             drop(answers.send(Answered { answer: Answer::Snapshot { bytes, waiting }, _permit: None }));
         });
